@@ -1,0 +1,168 @@
+#include "compare.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Differences below what f32 arithmetic in another order explains; pictures are bytes before they are scaled. */
+static const double f32_error = 1e-4, picture_error = 1e-5;
+static const double low_precision_cosine = 0.9995;
+
+bool app_same_shape(const pi0_array *a, const pi0_array *b)
+{
+    if (a->rank != b->rank)
+        return false;
+    for (int i = 0; i < a->rank; i++)
+        if (a->shape[i] != b->shape[i])
+            return false;
+    return app_array_count(a) == app_array_count(b);
+}
+
+app_difference app_compare(const pi0_array *got, const pi0_array *reference)
+{
+    app_difference d = {.equal = true, .finite = true, .cosine = 1};
+    size_t count = app_array_count(reference);
+    double squares = 0, largest = 0, dot = 0, got2 = 0, reference2 = 0;
+    for (size_t i = 0; i < count; i++) {
+        double a = app_array_value(got, i), b = app_array_value(reference, i), distance = fabs(a - b);
+        d.finite = d.finite && isfinite(a) && isfinite(b);
+        if (d.equal && !(a == b)) {
+            d.equal = false;
+            d.first_different = i;
+        }
+        d.max_abs = distance > d.max_abs ? distance : d.max_abs;
+        largest = fabs(b) > largest ? fabs(b) : largest;
+        squares += distance * distance;
+        dot += a * b;
+        got2 += a * a;
+        reference2 += b * b;
+    }
+    d.rms = count ? sqrt(squares / (double)count) : 0;
+    d.error = d.max_abs / (largest > 1 ? largest : 1);
+    if (got2 > 0 && reference2 > 0)
+        d.cosine = dot / sqrt(got2) / sqrt(reference2);
+    else if (got2 > 0 || reference2 > 0)
+        d.cosine = 0;
+    if (!d.finite)
+        d.max_abs = d.rms = d.error = d.cosine = NAN;
+    return d;
+}
+
+/* "velocity" covers velocity.0, velocity.1, ...; "all" covers everything. The longest name wins. */
+static size_t match_length(const char *pattern, size_t bytes, const char *stage)
+{
+    if (bytes == 3 && memcmp(pattern, "all", 3) == 0)
+        return 1;
+    if (strncmp(stage, pattern, bytes) != 0 || (stage[bytes] && stage[bytes] != '.'))
+        return 0;
+    return bytes + 1;
+}
+
+static bool option_gate(const app_args *args, const char *stage, double *error)
+{
+    size_t best = 0;
+    const char *text;
+    for (size_t i = 0; (text = app_args_nth(args, "tol", i)); i++) {
+        const char *equals = strrchr(text, '=');
+        size_t length = equals ? match_length(text, (size_t)(equals - text), stage) : 0;
+        double value;
+        if (length && length >= best && app_read_double(equals + 1, &value)) {
+            best = length;
+            *error = value;
+        }
+    }
+    return best > 0;
+}
+
+static bool file_gate(const pi0_arrays *file, const char *stage, double *error)
+{
+    size_t best = 0;
+    for (size_t i = 0; i < pi0_arrays_count(file); i++) {
+        const pi0_array *array = pi0_arrays_at(file, i);
+        if (strncmp(array->name, "gate/", 5) != 0)
+            continue;
+        size_t length = match_length(array->name + 5, strlen(array->name + 5), stage);
+        if (length > best) {
+            best = length;
+            *error = app_array_value(array, 0);
+        }
+    }
+    return best > 0;
+}
+
+pi0_status app_gates_open(app_gates *gates, const app_args *args, const pi0_arrays *file, pi0_error *err)
+{
+    *gates = (app_gates){.args = args, .file = file, .exact_arithmetic = true};
+    const char *text;
+    for (size_t i = 0; (text = app_args_nth(args, "tol", i)); i++) {
+        const char *equals = strrchr(text, '=');
+        double value;
+        if (equals && equals > text && app_read_double(equals + 1, &value) && value >= 0)
+            continue;
+        app_err(err, PI0_ERR_ARGUMENT, "--tol needs a stage and the largest error");
+        app_err_field(err->where, "--tol");
+        app_err_field(err->expected, "STAGE=VALUE, such as velocity=1e-3 or actions_raw=0.01 or all=1e-4");
+        app_err_field(err->got, "%.200s", text);
+        return err->status;
+    }
+    for (size_t i = 0; i < pi0_arrays_count(file); i++) {
+        const pi0_array *array = pi0_arrays_at(file, i);
+        if (strncmp(array->name, "gate/", 5) != 0)
+            continue;
+        if (array->dtype != PI0_TEXT && app_array_count(array) == 1 && app_array_value(array, 0) >= 0)
+            continue;
+        app_err(err, PI0_ERR_FORMAT, "a gate of the reference file is not one number from 0 up");
+        app_err_field(err->where, "%.300s", array->name);
+        app_array_describe(array, err->got, sizeof err->got);
+        return err->status;
+    }
+    const pi0_array *low = pi0_arrays_find(file, "ref/bf16_actions_raw"), *full = pi0_arrays_find(file, "ref/actions_raw");
+    if (low && full && low->dtype != PI0_TEXT && full->dtype != PI0_TEXT && app_same_shape(low, full)) {
+        gates->drift = app_compare(low, full);
+        gates->has_drift = gates->drift.finite;
+    }
+    return PI0_OK;
+}
+
+static bool is_input(const char *stage)
+{
+    return strncmp(stage, "image.", 6) == 0 || strcmp(stage, "state") == 0 || strcmp(stage, "noise") == 0;
+}
+
+app_gate app_gate_of(const app_gates *gates, const char *stage)
+{
+    app_gate gate = {0};
+    if (option_gate(gates->args, stage, &gate.error) || file_gate(gates->file, stage, &gate.error)) {
+        gate.has_error = true;
+        return gate;
+    }
+    gate.exact = strcmp(stage, "tokens") == 0;
+    if (gate.exact)
+        return gate;
+    /* what enters the model does not depend on how the model computes */
+    if (gates->exact_arithmetic || is_input(stage)) {
+        gate.has_error = true;
+        gate.error = strncmp(stage, "image.", 6) == 0 ? picture_error : f32_error;
+        return gate;
+    }
+    if (strcmp(stage, "actions_raw") != 0 && (gates->has_drift || strcmp(stage, "actions") != 0))
+        return gate;
+    gate.has_cosine = true;
+    gate.cosine = low_precision_cosine;
+    if (gates->has_drift) {
+        /* twice the distance of the reference's own bf16 run; twice the angle is four times 1 - cosine */
+        gate.has_error = true;
+        gate.error = 2 * gates->drift.error;
+        double allowed = 1 - 4 * (1 - gates->drift.cosine);
+        gate.cosine = allowed < gate.cosine ? allowed : gate.cosine;
+    }
+    return gate;
+}
+
+bool app_gate_holds(const app_gate *gate, const app_difference *difference)
+{
+    if (!difference->finite || (gate->exact && !difference->equal))
+        return false;
+    if (gate->has_error && !(difference->error <= gate->error))
+        return false;
+    return !gate->has_cosine || difference->cosine >= gate->cosine;
+}

@@ -1,0 +1,317 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "app.h"
+#include "model_options.h"
+#include "observation.h"
+#include "plot.h"
+#include "record.h"
+#include "result.h"
+#include "signals.h"
+
+static const app_option options[] = {
+    {.name = "steps", .kind = APP_INT, .metavar = "N", .min = 1, .max = 1000, .help = "flow-matching steps (default: the recipe's)"},
+    {.name = "horizon", .kind = APP_INT, .metavar = "N", .min = 1, .max = 4096, .help = "rows of the chunk (default: the recipe's)"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = APP_TEXT,
+     .metavar = "FILE",
+     .help = "write the actions to a .npy, .json or .csv instead of the table"},
+    {.name = "raw", .kind = APP_FLAG, .help = "actions in model space, [H,A], before the output transforms"},
+    {.name = "dump", .kind = APP_TEXT, .metavar = "FILE.npz", .help = "every stage of the computation"},
+    {.name = "record", .kind = APP_TEXT, .metavar = "REF.npz", .help = "observation, noise and every stage, for `pi0 check`"},
+    {.name = "trace", .kind = APP_TEXT, .metavar = "FILE.json", .help = "stage timings in Chrome's trace format"},
+    {.name = "plot", .kind = APP_TEXT, .metavar = "FILE.svg", .help = "the chunk as curves"},
+    {.name = "sketch", .kind = APP_FLAG, .help = "draw the curves below the table also where stdout is no terminal"},
+    {.name = "repeat",
+     .kind = APP_INT,
+     .metavar = "N",
+     .min = 1,
+     .max = 1000000,
+     .help = "run N times, print each timing, insist on the same bits"},
+    {.name = NULL},
+};
+
+typedef struct infer_run {
+    app_model_settings settings;
+    app_observation observation;
+    pi0_model *model;
+    pi0_session *session;
+    app_result result;
+    pi0_timing *timings;
+    double *starts_ms;
+    size_t runs;
+} infer_run;
+
+static bool ends_with(const char *text, const char *ending)
+{
+    size_t a = strlen(text), b = strlen(ending);
+    return a > b && strcmp(text + a - b, ending) == 0;
+}
+
+static pi0_status check_folder(const char *option, const char *path, pi0_error *err)
+{
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    size_t bytes = slash ? (size_t)(slash - path) + 1 : 2;
+    if (bytes >= sizeof folder)
+        return PI0_OK; /* the writer will say so */
+    memcpy(folder, slash ? path : "./", bytes);
+    folder[bytes] = '\0';
+    if (access(folder, W_OK | X_OK) == 0)
+        return PI0_OK;
+    app_err(err, PI0_ERR_IO, "cannot write into this folder: %s", strerror(errno));
+    app_err_field(err->where, "%.300s (--%s)", folder, option);
+    app_err_field(err->hint, "make the folder first, or name another");
+    return err->status;
+}
+
+/* Outputs that cannot work are refused before the minutes of work, not after. */
+static pi0_status check_outputs(const app_args *args, pi0_error *err)
+{
+    static const struct {
+        const char *option, *ending;
+    } files[] = {{"output", NULL}, {"dump", ".npz"}, {"record", ".npz"}, {"trace", ".json"}, {"plot", ".svg"}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        const char *path = app_args_text(args, files[i].option);
+        if (!path)
+            continue;
+        if (files[i].ending ? ends_with(path, files[i].ending) : app_result_can_write(path)) {
+            pi0_status status = check_folder(files[i].option, path, err);
+            if (status != PI0_OK)
+                return status;
+            continue;
+        }
+        app_err(err, PI0_ERR_ARGUMENT, "the file's ending does not say a format that can be written");
+        app_err_field(err->where, "--%s", files[i].option);
+        app_err_field(err->expected, "%s", files[i].ending ? files[i].ending : ".npy, .json or .csv");
+        app_err_field(err->got, "%.200s", path);
+        return err->status;
+    }
+    return PI0_OK;
+}
+
+static pi0_status same_bits(const infer_run *run, const app_result *again, size_t number, pi0_error *err)
+{
+    size_t count = (size_t)run->result.rows * (size_t)run->result.columns;
+    if (again->rows == run->result.rows && again->columns == run->result.columns &&
+        memcmp(again->actions, run->result.actions, count * sizeof(double)) == 0)
+        return PI0_OK;
+    app_err(err, PI0_ERR_INTERNAL, "run %zu gave other actions than run 0 from the same observation and noise", number);
+    app_err_field(err->expected, "the same bits");
+    app_err_field(err->hint, "please report this with the output of `pi0 doctor`");
+    return err->status;
+}
+
+/* One inference from a fresh session, so that each run draws the same noise. */
+static pi0_status infer_once(const app_context *app, infer_run *run, size_t number, app_phase *phase, pi0_error *err)
+{
+    uint64_t seed = app_args_unsigned(&app->args, "seed", 0);
+    bool raw = app_args_flag(&app->args, "raw") || run->observation.preprocessed;
+    *phase = APP_READING;
+    double start = app_now_ms();
+    pi0_session_reset(run->session, seed);
+    pi0_status status = app_observation_apply(&run->observation, run->session, err);
+    if (status != PI0_OK)
+        return status;
+    *phase = APP_COMPUTING;
+    status = pi0_infer(&run->session, 1, (int)app_args_int(&app->args, "steps", 0), err);
+    if (status != PI0_OK)
+        return status;
+    app_result result;
+    status = app_result_take(run->session, raw, &result, err);
+    if (status != PI0_OK)
+        return status;
+    if (number == 0) {
+        /* the files were read once, for the first run */
+        result.timing.decode += run->observation.decode_ms;
+        result.timing.total += run->observation.decode_ms;
+        result.seed = seed;
+        run->result = result;
+        run->timings[0] = result.timing;
+    } else {
+        run->timings[number] = result.timing;
+        status = same_bits(run, &result, number, err);
+        app_result_release(&result);
+    }
+    run->starts_ms[number] = number ? start - run->starts_ms[run->runs] : 0;
+    return status;
+}
+
+static void note_timings(app_context *app, const infer_run *run)
+{
+    for (size_t i = 0; i < run->runs; i++) {
+        app_text line = {0};
+        app_timing_line(&line, &run->timings[i]);
+        if (line.data && run->runs > 1)
+            app_note(&app->report, "run %zu: %s", i, line.data);
+        else if (line.data)
+            app_note(&app->report, "%s", line.data);
+        app_text_release(&line);
+    }
+}
+
+static pi0_status compute(app_context *app, infer_run *run, app_phase *phase, pi0_error *err)
+{
+    const app_args *args = &app->args;
+    *phase = APP_WRITING;
+    pi0_status status = check_outputs(args, err);
+    if (status != PI0_OK)
+        return status;
+    *phase = APP_READING;
+    status = app_observation_load(args, &run->observation, err);
+    if (status == PI0_OK)
+        status = app_model_settings_fill(app, &run->settings, err);
+    if (status != PI0_OK)
+        return status;
+    run->settings.options.stages = app_args_text(args, "dump") || app_args_text(args, "record");
+    status = pi0_open(args->positional[0], &run->settings.options, &run->model, err);
+    if (status == PI0_OK)
+        status = pi0_session_open(run->model, app_args_unsigned(args, "seed", 0), &run->session, err);
+    if (status != PI0_OK)
+        return status;
+    run->runs = (size_t)app_args_int(args, "repeat", 1);
+    run->timings = calloc(run->runs, sizeof *run->timings);
+    run->starts_ms = calloc(run->runs + 1, sizeof *run->starts_ms);
+    if (!run->timings || !run->starts_ms)
+        return app_err(err, PI0_ERR_MEMORY, "not enough memory for %zu runs", run->runs);
+    run->starts_ms[run->runs] = app_now_ms() - run->observation.decode_ms;
+    for (size_t i = 0; status == PI0_OK && i < run->runs; i++)
+        status = infer_once(app, run, i, phase, err);
+    return status;
+}
+
+static app_curves curves_of(const infer_run *run, char *title, size_t size)
+{
+    const pi0_info *info = pi0_model_info(run->model);
+    snprintf(title, size, "%s action chunk, %d steps of %d joints%s", info->model, run->result.rows, run->result.columns,
+             run->result.raw ? ", model space" : "");
+    return (app_curves){.values = run->result.actions,
+                        .rows = run->result.rows,
+                        .columns = run->result.columns,
+                        .title = title,
+                        .x_label = "step of the chunk",
+                        .y_label = run->result.raw ? "model space" : "the robot's units"};
+}
+
+static pi0_status write_text(const char *path, app_text *text, pi0_error *err)
+{
+    pi0_status status = text->failed ? app_err(err, PI0_ERR_MEMORY, "not enough memory for the text of the result")
+                                     : pi0_file_write(path, text->data, text->length, err);
+    app_text_release(text);
+    return status;
+}
+
+static pi0_status write_outputs(const app_context *app, const infer_run *run, pi0_error *err)
+{
+    const app_args *args = &app->args;
+    const pi0_info *info = pi0_model_info(run->model);
+    const char *path;
+    pi0_status status = PI0_OK;
+    if ((path = app_args_text(args, "output")))
+        status = app_result_write(path, &run->result, info, pi0_model_memory(run->model), err);
+    if (status == PI0_OK && (path = app_args_text(args, "dump")))
+        status = app_dump_write(path, run->session, err);
+    if (status == PI0_OK && (path = app_args_text(args, "record")))
+        status = app_record_write(path, &run->observation, run->session, err);
+    if (status == PI0_OK && (path = app_args_text(args, "trace"))) {
+        app_text text = {0};
+        app_trace_json(&text, run->timings, run->starts_ms, run->runs, info);
+        status = write_text(path, &text, err);
+    }
+    if (status == PI0_OK && (path = app_args_text(args, "plot"))) {
+        char title[160];
+        app_curves curves = curves_of(run, title, sizeof title);
+        app_text text = {0};
+        app_plot_svg(&text, &curves);
+        status = write_text(path, &text, err);
+    }
+    return status;
+}
+
+/* Columns of the terminal, or 0 where stdout is none. */
+static size_t terminal_width(void)
+{
+    struct winsize size;
+    if (!isatty(STDOUT_FILENO))
+        return 0;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40 ? size.ws_col : 80;
+}
+
+static int print_result(app_context *app, const infer_run *run)
+{
+    const pi0_info *info = pi0_model_info(run->model);
+    size_t width = terminal_width();
+    app_text out = {0};
+    if (app->json) {
+        app_result_json(&out, &run->result, info, pi0_model_memory(run->model));
+    } else if (!app_args_text(&app->args, "output")) {
+        app_result_table(&out, &run->result, info, width);
+        if (width || app_args_flag(&app->args, "sketch")) {
+            char title[160];
+            app_curves curves = curves_of(run, title, sizeof title);
+            app_text_add(&out, "\n");
+            app_plot_sketch(&out, &curves, width ? (int)width - 14 : 80, 18);
+        }
+    }
+    int code = app_print(&app->report, &out);
+    app_text_release(&out);
+    return code;
+}
+
+static void release(infer_run *run)
+{
+    app_result_release(&run->result);
+    free(run->timings);
+    free(run->starts_ms);
+    pi0_session_close(&run->session);
+    pi0_close(&run->model);
+    app_observation_release(&run->observation);
+    app_model_settings_release(&run->settings);
+}
+
+static int infer(app_context *app)
+{
+    infer_run run = {0};
+    pi0_error err = {0};
+    app_phase phase = APP_READING;
+    int code = APP_OK;
+    if (compute(app, &run, &phase, &err) != PI0_OK) {
+        code = app_fail(&app->report, &err, phase);
+        goto done;
+    }
+    note_timings(app, &run);
+    app_signals_hold();
+    if (write_outputs(app, &run, &err) != PI0_OK)
+        code = app_fail(&app->report, &err, APP_WRITING);
+    else
+        code = print_result(app, &run);
+    app_signals_release();
+done:
+    release(&run);
+    return code;
+}
+
+static const char *const names[] = {"MODEL: a checkpoint directory, a .safetensors file, or org/name in the Hugging Face cache"};
+
+const app_command app_infer = {
+    .name = "infer",
+    .summary = "one chunk of actions from pictures, state and a sentence",
+    .usage = "MODEL OBSERVATION... [options]",
+    .text = "Runs the policy once. The result is a chunk of H future actions of D joints in the robot's own units, as a table, as "
+            "--json, or in a file with -o. The same observation, seed and noise give the same bits on every run, whatever --threads. "
+            "`pi0 inspect MODEL` names the cameras and the state that the model expects.",
+    .examples =
+        "  pi0 infer ~/my_policy --image top=top.png --image wrist=wrist.jpg --state 0.1,-0.4,0,0,0.2,0 --prompt \"pick up the cube\"\n"
+        "  pi0 infer pi0_aloha_sim_dir --config pi0_aloha_sim --obs episode.npz -o actions.npy --plot actions.svg\n"
+        "  pi0 infer ~/my_policy --obs episode.npz --record ref.npz     and on another machine: pi0 check ~/my_policy ref.npz\n",
+    .syntax = {.tables = {options, app_observation_options, app_model_options, app_general_options},
+               .names = names,
+               .min_positional = 1,
+               .max_positional = 1},
+    .run = infer,
+};

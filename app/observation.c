@@ -1,0 +1,255 @@
+#include "observation.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+const app_option app_observation_options[] = {
+    {.name = "image",
+     .kind = APP_TEXT,
+     .repeat = true,
+     .metavar = "NAME=FILE",
+     .help = "one camera (repeatable): NAME as the robot or the model calls it; png, jpeg or npy"},
+    {.name = "state", .kind = APP_TEXT, .metavar = "V,V,...|FILE.npy", .help = "the raw state, in the robot's own order and units"},
+    {.name = "prompt", .kind = APP_TEXT, .metavar = "TEXT", .help = "the instruction"},
+    {.name = "noise", .kind = APP_TEXT, .metavar = "FILE.npy", .help = "the starting noise, [H,A] or [1,H,A]"},
+    {.name = "seed", .kind = APP_SEED, .metavar = "N", .help = "of the noise, when none is given (default 0)"},
+    {.name = "obs",
+     .kind = APP_TEXT,
+     .metavar = "FILE.npz",
+     .help = "all of it in one file: arrays named after the images, state, prompt, noise"},
+    {.name = "preprocessed",
+     .kind = APP_TEXT,
+     .metavar = "FILE.npz",
+     .help = "the model's own inputs: image.<slot>, tokens, state, noise; implies --raw"},
+    {.name = NULL},
+};
+
+double app_now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
+static bool ends_with(const char *text, const char *ending)
+{
+    size_t a = strlen(text), b = strlen(ending);
+    return a >= b && strcmp(text + a - b, ending) == 0;
+}
+
+/* The one array of a .npy file. */
+static pi0_status read_single(const char *option, const char *path, pi0_arrays **file, const pi0_array **array, pi0_error *err)
+{
+    pi0_status status = pi0_arrays_read(path, file, err);
+    if (status != PI0_OK)
+        return status;
+    if (pi0_arrays_count(*file) == 1) {
+        *array = pi0_arrays_at(*file, 0);
+        if ((*array)->dtype != PI0_TEXT)
+            return PI0_OK;
+    }
+    app_err(err, PI0_ERR_ARGUMENT, "%s needs a file that holds one array of numbers", option);
+    app_err_field(err->where, "%.400s", path);
+    app_err_field(err->got, "%zu arrays", pi0_arrays_count(*file));
+    return err->status;
+}
+
+static pi0_status state_from_file(const char *path, double **out, size_t *count, pi0_error *err)
+{
+    pi0_arrays *file = NULL;
+    const pi0_array *array = NULL;
+    pi0_status status = read_single("--state", path, &file, &array, err);
+    if (status != PI0_OK)
+        goto done;
+    size_t n = app_array_count(array);
+    if (!(array->rank == 1 || (array->rank == 2 && array->shape[0] == 1)) || !n) {
+        status = app_err(err, PI0_ERR_ARGUMENT, "--state needs one row of numbers");
+        app_err_field(err->where, "%.400s", path);
+        app_err_field(err->expected, "[n] or [1,n]");
+        app_array_describe(array, err->got, sizeof err->got);
+        goto done;
+    }
+    *out = malloc(n * sizeof **out);
+    if (!*out) {
+        status = app_err(err, PI0_ERR_MEMORY, "not enough memory for the state");
+        goto done;
+    }
+    for (size_t i = 0; i < n; i++)
+        (*out)[i] = app_array_value(array, i);
+    *count = n;
+done:
+    pi0_arrays_free(&file);
+    return status;
+}
+
+pi0_status app_state_read(const char *text, double **out, size_t *count, pi0_error *err)
+{
+    if (ends_with(text, ".npy"))
+        return state_from_file(text, out, count, err);
+    size_t n = 1, filled = 0;
+    for (const char *at = text; *at; at++)
+        n += *at == ',';
+    double *values = malloc(n * sizeof *values);
+    if (!values)
+        return app_err(err, PI0_ERR_MEMORY, "not enough memory for the state");
+    const char *at = text;
+    while (true) {
+        char item[80];
+        size_t bytes = strcspn(at, ",");
+        size_t kept = bytes < sizeof item - 1 ? bytes : sizeof item - 1;
+        memcpy(item, at, kept);
+        item[kept] = '\0';
+        if (kept != bytes || !app_read_double(item, &values[filled])) {
+            free(values);
+            app_err(err, PI0_ERR_ARGUMENT, "the state holds something that is not a finite number");
+            app_err_field(err->where, "--state, item %zu", filled + 1);
+            app_err_field(err->expected, "numbers separated by commas, or a FILE.npy");
+            app_err_field(err->got, "%s", item);
+            return err->status;
+        }
+        filled++;
+        if (!at[bytes])
+            break;
+        at += bytes + 1;
+    }
+    *out = values;
+    *count = filled;
+    return PI0_OK;
+}
+
+static pi0_status load_noise(const char *path, app_observation *observation, pi0_error *err)
+{
+    pi0_arrays *file = NULL;
+    const pi0_array *array = NULL;
+    pi0_status status = read_single("--noise", path, &file, &array, err);
+    if (status != PI0_OK)
+        goto done;
+    int lead = array->rank == 3 && array->shape[0] == 1;
+    bool real = array->dtype == PI0_F32 || array->dtype == PI0_F64 || array->dtype == PI0_F16 || array->dtype == PI0_BF16;
+    if (array->rank - lead != 2 || !real || array->shape[lead] < 1 || array->shape[lead] > INT32_MAX || array->shape[lead + 1] < 1 ||
+        array->shape[lead + 1] > INT32_MAX) {
+        status = app_err(err, PI0_ERR_ARGUMENT, "--noise has a wrong shape or type");
+        app_err_field(err->where, "%.400s", path);
+        app_err_field(err->expected, "f32 [H,A] or [1,H,A]: the horizon, and the model's action width");
+        app_array_describe(array, err->got, sizeof err->got);
+        goto done;
+    }
+    size_t count = app_array_count(array);
+    observation->noise = malloc(count * sizeof *observation->noise);
+    if (!observation->noise) {
+        status = app_err(err, PI0_ERR_MEMORY, "not enough memory for the noise");
+        goto done;
+    }
+    for (size_t i = 0; i < count; i++)
+        observation->noise[i] = (float)app_array_value(array, i);
+    observation->noise_rows = (int)array->shape[lead];
+    observation->noise_columns = (int)array->shape[lead + 1];
+done:
+    pi0_arrays_free(&file);
+    return status;
+}
+
+static pi0_status load_image(const char *text, app_observation *observation, pi0_error *err)
+{
+    size_t bytes = strcspn(text, "=");
+    if (!bytes || !text[bytes] || !text[bytes + 1] || bytes >= sizeof observation->images[0].name) {
+        app_err(err, PI0_ERR_ARGUMENT, "--image needs a camera and a file");
+        app_err_field(err->where, "--image");
+        app_err_field(err->expected, "NAME=FILE, such as top=frame.png");
+        app_err_field(err->got, "%.200s", text);
+        return err->status;
+    }
+    if (observation->n_images == APP_MAX_IMAGES) {
+        app_err(err, PI0_ERR_ARGUMENT, "more than %d images", APP_MAX_IMAGES);
+        app_err_field(err->where, "--image %.200s", text);
+        return err->status;
+    }
+    size_t n = observation->n_images;
+    char *name = observation->images[n].name;
+    memcpy(name, text, bytes);
+    name[bytes] = '\0';
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(observation->images[i].name, name) == 0) {
+            app_err(err, PI0_ERR_ARGUMENT, "the same camera is given twice");
+            app_err_field(err->where, "--image %.200s", name);
+            return err->status;
+        }
+    observation->n_images++;
+    pi0_status status = pi0_image_read(text + bytes + 1, &observation->images[n].file, err);
+    if (status != PI0_OK)
+        return status;
+    observation->images[n].array = *pi0_arrays_at(observation->images[n].file, 0);
+    observation->images[n].array.name = name;
+    return PI0_OK;
+}
+
+static pi0_status check_combination(const app_args *args, pi0_error *err)
+{
+    const char *all = app_args_text(args, "obs"), *preprocessed = app_args_text(args, "preprocessed");
+    const char *image = app_args_text(args, "image"), *state = app_args_text(args, "state"), *prompt = app_args_text(args, "prompt");
+    if (preprocessed && (all || image || state || prompt)) {
+        app_err(err, PI0_ERR_ARGUMENT, "--preprocessed is the whole observation");
+        app_err_field(err->got, "also %s", all ? "--obs" : image ? "--image" : state ? "--state" : "--prompt");
+        app_err_field(err->hint, "leave out one of the two; only --noise and --seed may stand beside it");
+        return err->status;
+    }
+    if (all || preprocessed || image || state || prompt)
+        return PI0_OK;
+    app_err(err, PI0_ERR_ARGUMENT, "no observation");
+    app_err_field(err->expected,
+                  "--image NAME=FILE (one for each camera) with --state and --prompt, or --obs FILE.npz, or --preprocessed FILE.npz");
+    app_err_field(err->hint, "`pi0 inspect MODEL` names the cameras and the state that the model expects");
+    return err->status;
+}
+
+pi0_status app_observation_load(const app_args *args, app_observation *observation, pi0_error *err)
+{
+    memset(observation, 0, sizeof *observation);
+    pi0_status status = check_combination(args, err);
+    if (status != PI0_OK)
+        return status;
+    if (app_args_text(args, "state"))
+        status = app_state_read(app_args_text(args, "state"), &observation->state, &observation->state_count, err);
+    if (status == PI0_OK && app_args_text(args, "noise"))
+        status = load_noise(app_args_text(args, "noise"), observation, err);
+    observation->prompt = app_args_text(args, "prompt");
+
+    double start = app_now_ms();
+    const char *text;
+    for (size_t i = 0; status == PI0_OK && (text = app_args_nth(args, "image", i)); i++)
+        status = load_image(text, observation, err);
+    observation->preprocessed = app_args_text(args, "preprocessed") != NULL;
+    const char *all = app_args_text(args, observation->preprocessed ? "preprocessed" : "obs");
+    if (status == PI0_OK && all)
+        status = pi0_arrays_read(all, &observation->all, err);
+    observation->decode_ms = app_now_ms() - start;
+    return status;
+}
+
+pi0_status app_observation_apply(const app_observation *observation, pi0_session *session, pi0_error *err)
+{
+    pi0_status status = PI0_OK;
+    if (observation->all)
+        status = pi0_set_observation(session, observation->all, observation->preprocessed, err);
+    for (size_t i = 0; status == PI0_OK && i < observation->n_images; i++)
+        status = pi0_set_image(session, observation->images[i].name, &observation->images[i].array, err);
+    if (status == PI0_OK && observation->state)
+        status = pi0_set_state(session, observation->state, observation->state_count, err);
+    /* with --obs the file's prompt, or the recipe's, is already set */
+    if (status == PI0_OK && (observation->prompt || !observation->all))
+        status = pi0_set_prompt(session, observation->prompt, err);
+    if (status == PI0_OK && observation->noise)
+        status = pi0_set_noise(session, observation->noise, observation->noise_rows, observation->noise_columns, err);
+    return status;
+}
+
+void app_observation_release(app_observation *observation)
+{
+    for (size_t i = 0; i < observation->n_images; i++)
+        pi0_arrays_free(&observation->images[i].file);
+    free(observation->state);
+    free(observation->noise);
+    pi0_arrays_free(&observation->all);
+    memset(observation, 0, sizeof *observation);
+}

@@ -1,0 +1,36 @@
+/* result - one inference's answer, and every form in which it is handed out. */
+#ifndef APP_RESULT_H
+#define APP_RESULT_H
+
+#include "observation.h"
+
+typedef struct app_result {
+    double *actions; /* [rows, columns]; heap */
+    int rows, columns;
+    bool raw; /* model space */
+    int tokens;
+    uint64_t seed;
+    pi0_timing timing;
+} app_result;
+
+/* Copies the last inference of a session. raw: [H,A] in model space instead of [H,D]. */
+pi0_status app_result_take(const pi0_session *session, bool raw, app_result *result, pi0_error *err);
+void app_result_release(app_result *result);
+
+void app_result_json(app_text *out, const app_result *result, const pi0_info *info, pi0_memory memory);
+void app_result_csv(app_text *out, const app_result *result);
+
+/* A table of rows and joints; width 0 does not wrap. */
+void app_result_table(app_text *out, const app_result *result, const pi0_info *info, size_t width);
+
+/* By the ending of path: .npy (f64, or f32 with raw), .json, .csv. */
+bool app_result_can_write(const char *path);
+pi0_status app_result_write(const char *path, const app_result *result, const pi0_info *info, pi0_memory memory, pi0_error *err);
+
+/* Chrome's trace format: chrome://tracing and ui.perfetto.dev read it. starts_ms: when each run began. */
+void app_trace_json(app_text *out, const pi0_timing *timings, const double *starts_ms, size_t runs, const pi0_info *info);
+
+/* "vision 12.1 ms, ..." */
+void app_timing_line(app_text *out, const pi0_timing *timing);
+
+#endif

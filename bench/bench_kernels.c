@@ -1,0 +1,211 @@
+/* bench_kernels - a stopwatch for the products and the attention at the shapes of the published models, one thread.
+ *
+ * Usage: bench_kernels [isa ...]   (default: every usable one)
+ * Each line is GFLOP/s and the fraction of a loop of multiply-adds on registers alone, of the same vector width, run between the slices
+ * of the work: the two see the same clock and the same neighbours. A slice is what a device would give to a thread (some columns of a
+ * product, one head of an attention); the best slice and the best loop are compared, so that a machine that is slowed down now and then
+ * still gives a usable fraction.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/kernels.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+/* Time of this thread on the processor: what others do on the machine is not in it. */
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+enum { SLICES = 48, SLICE_COLUMNS = 256, PEAK_STEPS = 20000, CHAINS = 12 };
+
+typedef struct shape {
+    const char *what;
+    int m, n, k;
+} shape;
+
+/* 12 independent chains hide a latency of 4 cycles on two units with room to spare; the empty asm keeps them in registers. */
+#define PEAK_LOOP(type, one, step)                                                                                                         \
+    type c[CHAINS];                                                                                                                        \
+    for (int j = 0; j < CHAINS; j++)                                                                                                       \
+        c[j] = one;                                                                                                                        \
+    type x = one;                                                                                                                          \
+    uint64_t start = cpu_ns();                                                                                                         \
+    for (int i = 0; i < PEAK_STEPS; i++) {                                                                                                 \
+        step(0) step(1) step(2) step(3) step(4) step(5) step(6) step(7) step(8) step(9) step(10) step(11)                                  \
+    }                                                                                                                                      \
+    double ns = (double)(cpu_ns() - start);                                                                                            \
+    for (int j = 0; j < CHAINS; j++)                                                                                                       \
+        KEEP(c[j]);                                                                                                                        \
+    return (double)sizeof(type) / sizeof(float) * 2.0 * CHAINS * PEAK_STEPS / ns;
+
+typedef float four __attribute__((vector_size(16)));
+
+#if defined(__x86_64__)
+#define KEEP(v) __asm__ volatile("" : "+x"(v))
+#elif defined(__aarch64__)
+#define KEEP(v) __asm__ volatile("" : "+w"(v))
+#else
+#define KEEP(v) __asm__ volatile("" : "+m"(v))
+#endif
+
+static double peak_ref(void)
+{
+#define STEP(j) c[j] = c[j] * x + x; KEEP(c[j]);
+    PEAK_LOOP(four, ((four){0.5f, 0.5f, 0.5f, 0.5f}), STEP)
+#undef STEP
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) static double peak_avx2(void)
+{
+#define STEP(j) c[j] = _mm256_fmadd_ps(c[j], x, x); KEEP(c[j]);
+    PEAK_LOOP(__m256, _mm256_set1_ps(0.5f), STEP)
+#undef STEP
+}
+#endif
+
+static double peak_of(const char *isa)
+{
+#if defined(__x86_64__)
+    if (strcmp(isa, "avx2") == 0)
+        return peak_avx2();
+#endif
+    (void)isa;
+    return peak_ref();
+}
+
+static void *filled(size_t count, pi0_dtype dtype)
+{
+    size_t element = dtype == PI0_F32 ? 4 : 2;
+    void *data = pi0_alloc(count * element);
+    if (data == NULL) {
+        fprintf(stderr, "bench_kernels: not enough memory for %zu elements\n", count);
+        exit(1);
+    }
+    for (size_t i = 0; i < count; i++) {
+        float x = (float)((i * 2654435761u >> 16) % 1000) / 1000.0f - 0.5f;
+        if (dtype == PI0_F32)
+            ((float *)data)[i] = x;
+        else
+            ((uint16_t *)data)[i] = dtype == PI0_BF16 ? pi0_bf16_from_f32(x) : pi0_f16_from_f32(x);
+    }
+    return data;
+}
+
+/* Calls run(context, slice) for every slice, at least SLICES times, between peak loops. flop: of one slice. */
+static void measure(const char *isa, const char *what, double flop, int slices, void (*run)(void *, int), void *context)
+{
+    double best = 0.0, peak = peak_of(isa);
+    int times = slices > SLICES ? slices : SLICES;
+    for (int i = 0; i < times; i++) {
+        uint64_t start = cpu_ns();
+        run(context, i % slices);
+        double rate = flop / (double)(cpu_ns() - start), now = peak_of(isa);
+        best = rate > best ? rate : best;
+        peak = now > peak ? now : peak;
+    }
+    printf("%-5s %-44s %7.1f GFLOP/s  %5.1f%% of %.1f\n", isa, what, best, 100.0 * best / peak, peak);
+    fflush(stdout);
+}
+
+typedef struct gemm_run {
+    const pi0_kernels *kernels;
+    pi0_gemm g;
+    void *workspace;
+} gemm_run;
+
+static void run_gemm(void *context, int slice)
+{
+    gemm_run *r = context;
+    r->kernels->gemm(&r->g, 0, r->g.m, slice * SLICE_COLUMNS, (slice + 1) * SLICE_COLUMNS, r->workspace);
+}
+
+static void bench_gemm(const pi0_kernels *k, const shape *s, pi0_dtype dtype)
+{
+    size_t m = (size_t)s->m, n = (size_t)s->n, depth = (size_t)s->k;
+    float *x = filled(m * depth, PI0_F32), *y = filled(m * n, PI0_F32);
+    void *w = filled(n * depth, dtype);
+    gemm_run r = {.kernels = k,
+                  .g = {.x = x, .ldx = depth, .w = w, .w_dtype = dtype, .ldw = depth, .y = y, .ldy = n, .m = s->m, .n = s->n, .k = s->k},
+                  .workspace = filled(k->gemm_workspace / 4, PI0_F32)};
+    char what[96];
+    snprintf(what, sizeof what, "%s %dx%dx%d %s", s->what, s->m, s->n, s->k, pi0_dtype_name(dtype));
+    measure(k->isa, what, 2.0 * (double)m * SLICE_COLUMNS * (double)depth, s->n / SLICE_COLUMNS, run_gemm, &r);
+    pi0_free(x);
+    pi0_free(y);
+    pi0_free(w);
+    pi0_free(r.workspace);
+}
+
+typedef struct attention_run {
+    const pi0_kernels *kernels;
+    pi0_attention a;
+    void *workspace;
+} attention_run;
+
+static void run_attention(void *context, int slice)
+{
+    attention_run *r = context;
+    r->kernels->attention(&r->a, slice, 0, r->a.rows, r->workspace);
+}
+
+static void bench_attention(const pi0_kernels *k, const char *name, int rows, int keys, int keys2, int heads, int kv_heads, int d)
+{
+    size_t wide = (size_t)heads * (size_t)d, narrow = (size_t)kv_heads * (size_t)d;
+    float *q = filled((size_t)rows * wide, PI0_F32), *out = filled((size_t)rows * wide, PI0_F32);
+    float *kv = filled((size_t)(keys + keys2) * narrow, PI0_F32);
+    attention_run r = {.kernels = k,
+                       .a = {.q = q, .ldq = wide, .k = kv, .v = kv, .ldkv = narrow, .out = out, .ldo = wide, .rows = rows, .keys = keys,
+                             .keys2 = keys2, .heads = heads, .kv_heads = kv_heads, .d = d, .scale = 0.1f},
+                       .workspace = filled(k->attention_workspace / 4, PI0_F32)};
+    if (keys2 > 0)
+        r.a.k2 = r.a.v2 = kv + (size_t)keys * narrow, r.a.ldkv2 = narrow;
+    char what[96];
+    snprintf(what, sizeof what, "attention %s %d rows %d+%d keys %dx%d", name, rows, keys, keys2, heads, d);
+    measure(k->isa, what, 4.0 * rows * (double)(keys + keys2) * d, heads, run_attention, &r);
+    pi0_free(q);
+    pi0_free(out);
+    pi0_free(kv);
+    pi0_free(r.workspace);
+}
+
+static void bench_isa(const char *name)
+{
+    pi0_kernels k;
+    pi0_error err = {0};
+    if (pi0_kernels_select(name, &k, &err) != PI0_OK) {
+        fprintf(stderr, "bench_kernels: %s\n", err.what);
+        pi0_error_clear(&err);
+        exit(2);
+    }
+    static const shape shapes[] = {
+        {"prefix gate", 558, 16384, 2048}, {"prefix down", 558, 2048, 16384}, {"vision fc1", 256, 4304, 1152}, {"vision qkv", 256, 1152, 1152},
+        {"expert gate", 51, 4096, 1024},   {"expert down", 51, 1024, 4096},   {"expert q", 51, 2048, 1024},    {"one row", 1, 4096, 1024},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        bench_gemm(&k, &shapes[i], PI0_BF16);
+    bench_gemm(&k, &shapes[4], PI0_F32);
+    bench_attention(&k, "vision", 256, 256, 0, 16, 16, 72);
+    bench_attention(&k, "prefix", 558, 558, 0, 8, 1, 256);
+    bench_attention(&k, "step", 51, 558, 51, 8, 1, 256);
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        bench_isa(argv[i]);
+    pi0_isa_report report[16];
+    size_t n = argc > 1 ? 0 : pi0_kernels_report(report, 16);
+    for (size_t i = 0; i < n && i < 16; i++)
+        if (report[i].usable)
+            bench_isa(report[i].name);
+    return 0;
+}

@@ -1,0 +1,301 @@
+/* pi0.h - the public API of libpi0: pi0 and pi0.5 robot policies in C.
+ *
+ * In: camera pictures, a robot state, an instruction. Out: one chunk of actions in the robot's own units.
+ *
+ * Three objects:
+ *   pi0_model    an opened checkpoint: weights, recipe, compiled plans. Immutable after pi0_open, shareable between threads.
+ *   pi0_session  one robot's timeline: its current observation, its noise stream, its last actions. Used by one thread at a time.
+ *   pi0_error    why a call failed: what, where, expected, got, what to try.
+ *
+ * Conventions
+ *   Every function that can fail returns a pi0_status: 0 is ok, negative is an error, and fills *err when err is not NULL.
+ *   Option structs are filled by their _init function first; fields left alone keep their defaults.
+ *   Strings are UTF-8. Paths are the operating system's. Pointers returned by a getter belong to the object that they came from.
+ *   The library never exits, never prints, never reads the environment, and opens no network connection.
+ *   Threads: different sessions of one model may be used from different threads; pi0_infer calls on one model run one after another.
+ */
+#ifndef PI0_H
+#define PI0_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(_WIN32)
+#define PI0_API
+#else
+#define PI0_API __attribute__((visibility("default")))
+#endif
+
+/* ------------------------------------------------------------------ status and errors */
+
+typedef enum pi0_status {
+    PI0_OK = 0,
+    PI0_ERR_ARGUMENT = -1,  /* the caller's argument: wrong name, shape, range, or missing input */
+    PI0_ERR_IO = -2,        /* the operating system refused: open, read, write, map */
+    PI0_ERR_FORMAT = -3,    /* a file is not what it claims to be, or breaks its format's rules */
+    PI0_ERR_MODEL = -4,     /* the files are well formed, but no model can be made of them as they are */
+    PI0_ERR_MEMORY = -5,    /* an allocation failed, or a memory limit would be passed */
+    PI0_ERR_DEVICE = -6,    /* the device, or its driver, is absent or refuses */
+    PI0_ERR_UNSUPPORTED = -7, /* understood, and deliberately not done by this version */
+    PI0_ERR_NONFINITE = -8, /* a NaN or infinity in an input, a stage or an action */
+    PI0_ERR_CANCELLED = -9, /* a progress callback asked to stop */
+    PI0_ERR_INTERNAL = -10  /* a bug in this library */
+} pi0_status;
+
+/* What went wrong. Fields that do not apply are empty strings. `list` holds one item a line (all missing tensors, say), or NULL.
+ * Zero-initialise before first use; pi0_error_clear frees `list` and empties the rest. */
+typedef struct pi0_error {
+    pi0_status status;
+    char what[512];      /* one sentence */
+    char where[512];     /* file, key, tensor, option, stage */
+    char expected[512];
+    char got[512];
+    char hint[512];      /* what to try */
+    char *list;          /* heap text owned by the error, or NULL */
+} pi0_error;
+
+PI0_API const char *pi0_version(void);
+PI0_API const char *pi0_status_name(pi0_status status);
+PI0_API void pi0_error_clear(pi0_error *err);
+
+/* ------------------------------------------------------------------ named arrays: .npy, .npz, pictures */
+
+typedef enum pi0_dtype {
+    PI0_F32 = 1, PI0_F64, PI0_F16, PI0_BF16,
+    PI0_U8, PI0_I8, PI0_I16, PI0_U16, PI0_I32, PI0_U32, PI0_I64, PI0_U64,
+    PI0_BOOL,
+    PI0_TEXT /* one UTF-8 string; data is NUL-terminated, bytes excludes the NUL */
+} pi0_dtype;
+
+PI0_API size_t pi0_dtype_size(pi0_dtype dtype); /* bytes of one element; 1 for PI0_TEXT, 0 for an unknown value */
+PI0_API const char *pi0_dtype_name(pi0_dtype dtype); /* "f32", ... */
+
+#define PI0_MAX_RANK 8
+
+/* A dense C-order array. `name` is "" for the array of a .npy file. Whoever made it owns name and data. */
+typedef struct pi0_array {
+    const char *name;
+    pi0_dtype dtype;
+    int rank;
+    int64_t shape[PI0_MAX_RANK];
+    const void *data;
+    size_t bytes;
+} pi0_array;
+
+/* A set of arrays read from one file; owns all names and data. */
+typedef struct pi0_arrays pi0_arrays;
+
+PI0_API pi0_status pi0_arrays_read(const char *path, pi0_arrays **out, pi0_error *err); /* .npy or .npz, told by content */
+PI0_API size_t pi0_arrays_count(const pi0_arrays *arrays);
+PI0_API const pi0_array *pi0_arrays_at(const pi0_arrays *arrays, size_t index);
+PI0_API const pi0_array *pi0_arrays_find(const pi0_arrays *arrays, const char *name); /* NULL when absent */
+PI0_API void pi0_arrays_free(pi0_arrays **arrays);
+
+/* Writes .npy (exactly one array) or .npz (any number), told by the path's ending. Goes to a temporary name and is renamed:
+ * on failure nothing is left behind and an older file of that name is untouched. */
+PI0_API pi0_status pi0_arrays_write(const char *path, const pi0_array *list, size_t count, pi0_error *err);
+
+/* Writes bytes the same atomic way. */
+PI0_API pi0_status pi0_file_write(const char *path, const void *data, size_t bytes, pi0_error *err);
+
+/* Reads a PNG, a JPEG (both give u8 [h,w,3] RGB) or a .npy picture as stored. The result holds exactly one array. */
+PI0_API pi0_status pi0_image_read(const char *path, pi0_arrays **out, pi0_error *err);
+
+/* One picture -> what the vision tower sees: f32 [size,size,3] in [-1,1], written to out.
+ * image: u8 or f32/f64, HWC or CHW (3 channels; an ambiguous shape is an error); floats in [0,1] or [-1,1].
+ * resize: "pil", "torch", "torch-lerobot04" or "top-left" (docs/recipe.md). */
+PI0_API pi0_status pi0_preprocess(const pi0_array *image, const char *resize, int size, float *out, pi0_error *err);
+
+/* Writes a [size,size,3] f32 picture in [-1,1] as an 8-bit PNG. */
+PI0_API pi0_status pi0_image_write_png(const char *path, const float *pixels, int size, pi0_error *err);
+
+/* ------------------------------------------------------------------ opening a model */
+
+typedef enum pi0_log_level { PI0_LOG_INFO, PI0_LOG_WARNING } pi0_log_level;
+
+/* text: one line, no newline. May be called from the thread that calls the library only. */
+typedef void (*pi0_log_fn)(void *user, pi0_log_level level, const char *text);
+
+/* done/total in bytes or items; return non-zero to cancel (the call ends with PI0_ERR_CANCELLED and leaves nothing behind). */
+typedef int (*pi0_progress_fn)(void *user, const char *stage, uint64_t done, uint64_t total);
+
+typedef struct pi0_options {
+    /* recipe (docs/recipe.md); NULL = decide from the checkpoint's own files */
+    const char *config;         /* an openpi config name: "pi0_aloha_sim", "pi05_libero", ... */
+    const char *recipe;         /* a recipe JSON file: the whole of it */
+    const char *const *set;     /* n_set strings "KEY=VALUE", one recipe field each */
+    size_t n_set;
+    const char *tokenizer;      /* tokenizer.json or SentencePiece tokenizer.model */
+    const char *norm_stats;     /* norm_stats.json, stats.json or statistics safetensors */
+    const char *asset_id;       /* which folder below assets/ */
+    int no_norm;                /* 1: identity normalisation, on purpose */
+    /* where MODEL names and tokenizers may be found in caches; NULL = not searched. The app passes the environment's. */
+    const char *hf_home;        /* ~/.cache/huggingface */
+    const char *openpi_home;    /* ~/.cache/openpi */
+    /* computing */
+    const char *device;         /* "cpu" */
+    const char *precision;      /* "auto", "f32", "bf16" */
+    int threads;                /* 0 = physical cores */
+    const char *isa;            /* highest instruction set to use, NULL = best: "ref", "avx2" */
+    const char *disable;        /* passes to switch off, comma separated (docs/numerics.md lists them) */
+    uint64_t memory_limit;      /* bytes; 0 = none. pi0_open fails with the numbers when the plan needs more */
+    int max_batch;              /* lanes allocated, 1 .. 16; 0 = 1 */
+    int horizon;                /* rows of the action chunk; 0 = the recipe's */
+    int stages;                 /* 1: keep every stage of an inference for pi0_stage */
+    int preprocessed;           /* 1: only pi0_set_input will be used: needs no tokenizer, no statistics and no config, gives raw actions only */
+    pi0_log_fn log; void *log_user;
+    pi0_progress_fn progress; void *progress_user;
+} pi0_options;
+
+typedef struct pi0_model pi0_model;
+typedef struct pi0_session pi0_session;
+
+PI0_API void pi0_options_init(pi0_options *options);
+
+/* path: a LeRobot directory, an openpi directory, one .safetensors file, "org/name" or "gs://..." present in a cache. */
+PI0_API pi0_status pi0_open(const char *path, const pi0_options *options, pi0_model **out, pi0_error *err);
+PI0_API void pi0_close(pi0_model **model); /* after its sessions; NULL is fine */
+
+typedef struct pi0_info {
+    const char *model;      /* "pi0" or "pi05" */
+    const char *layout;     /* "openpi", "lerobot", "lerobot-0.3" */
+    const char *device;     /* "cpu" */
+    const char *precision;  /* "f32", "bf16" */
+    const char *isa;        /* kernel table in use */
+    int horizon;            /* H: rows of a chunk */
+    int model_action_dim;   /* A: the network's action width (32) */
+    int action_dim;         /* D: the robot's action width */
+    int state_dim;          /* the robot's state width */
+    int steps;              /* flow-matching steps when none is asked for */
+    int max_tokens;         /* prompt limit */
+    int max_batch;
+    int threads;
+    int n_slots;            /* camera slots of the model, in model order */
+    const char *slots[4];   /* their names */
+    const char *keys[4];    /* the robot's own key of each slot, as the recipe gives it */
+} pi0_info;
+
+PI0_API const pi0_info *pi0_model_info(const pi0_model *model);
+
+/* Everything `pi0 inspect` shows, as one JSON text (malloc'ed; free with pi0_text_free): files, layout, sizes, tensors,
+ * recipe with the origin of every field, statistics and their warnings, compute types, passes, memory plan.
+ * Works where pi0_open would refuse for want of statistics or a tokenizer, and says so in "problems". */
+PI0_API pi0_status pi0_inspect(const char *path, const pi0_options *options, char **json, pi0_error *err);
+
+/* The whole recipe as JSON text, to be edited and given back as pi0_options.recipe. */
+PI0_API pi0_status pi0_recipe_text(const char *path, const pi0_options *options, char **json, pi0_error *err);
+
+/* Machine, instruction sets, devices with the reason each is or is not usable, libraries; with path also the model's health. */
+PI0_API pi0_status pi0_doctor(const char *path, const pi0_options *options, char **json, pi0_error *err);
+PI0_API void pi0_text_free(char **text);
+
+/* ------------------------------------------------------------------ one robot */
+
+PI0_API pi0_status pi0_session_open(pi0_model *model, uint64_t seed, pi0_session **out, pi0_error *err);
+PI0_API void pi0_session_close(pi0_session **session);
+
+/* Back to the state after pi0_session_open: no observation, inference number 0 of noise stream `seed`. */
+PI0_API void pi0_session_reset(pi0_session *session, uint64_t seed);
+
+/* name: the robot's own key ("cam_high", "observation.images.top" or just "top") or a model slot ("base_0_rgb").
+ * image as for pi0_preprocess; read during the call, not kept. NULL image: this camera is absent from now on. */
+PI0_API pi0_status pi0_set_image(pi0_session *session, const char *name, const pi0_array *image, pi0_error *err);
+
+/* The raw state, in the robot's own order and units, count = pi0_info.state_dim. */
+PI0_API pi0_status pi0_set_state(pi0_session *session, const double *state, size_t count, pi0_error *err);
+
+/* The instruction. NULL: the recipe's default prompt, an error if it has none. */
+PI0_API pi0_status pi0_set_prompt(pi0_session *session, const char *prompt, pi0_error *err);
+
+/* Noise of the next inference only: f32 [rows,cols] = [H,A]. */
+PI0_API pi0_status pi0_set_noise(pi0_session *session, const float *noise, int rows, int cols, pi0_error *err);
+
+/* Skips the input transforms for one model input: "image.<slot>" f32 [S,S,3] in [-1,1], "tokens" i64 [n], "state" f32 [A],
+ * "noise" f32 [H,A]. A session that was given any of these must be given all of them but absent cameras and noise. */
+PI0_API pi0_status pi0_set_input(pi0_session *session, const pi0_array *input, pi0_error *err);
+
+/* Sets every array of an observation file at once (CLI.md, --obs; with preprocessed != 0, --preprocessed).
+ * Arrays named ref/... and gate/... are ignored; any other unknown array is an error that lists the names known. */
+PI0_API pi0_status pi0_set_observation(pi0_session *session, const pi0_arrays *arrays, int preprocessed, pi0_error *err);
+
+/* Runs n sessions of one model; more than max_batch run in turns. steps: flow-matching steps, 0 = the recipe's.
+ * The observation stays set; the noise of the next call is stream (seed, number of inferences so far). */
+PI0_API pi0_status pi0_infer(pi0_session *const *sessions, size_t n, int steps, pi0_error *err);
+
+/* Results of the last inference; valid until the next call on this session. */
+PI0_API const double *pi0_actions(const pi0_session *session, int *rows, int *cols);    /* [H,D], the robot's units; NULL if preprocessed */
+PI0_API const float *pi0_actions_raw(const pi0_session *session, int *rows, int *cols); /* [H,A], model space */
+PI0_API int pi0_token_count(const pi0_session *session);
+
+/* A stage of the last inference by its CLI.md name ("vision.base_0_rgb", "prefix_k.0", "velocity.3", ...).
+ * Needs pi0_options.stages. index walks all of them: PI0_ERR_ARGUMENT past the end. */
+PI0_API pi0_status pi0_stage(const pi0_session *session, const char *name, pi0_array *out, pi0_error *err);
+PI0_API size_t pi0_stage_count(const pi0_session *session);
+PI0_API const char *pi0_stage_name(const pi0_session *session, size_t index);
+
+typedef struct pi0_timing { /* milliseconds of the last inference */
+    double decode, preprocess, tokenize, vision, prefix, denoise, post, total;
+} pi0_timing;
+
+PI0_API pi0_timing pi0_session_timing(const pi0_session *session);
+
+typedef struct pi0_memory { /* bytes */
+    uint64_t weights_mapped, weights_owned, kv_cache, activations, workspace, session, total;
+} pi0_memory;
+
+PI0_API pi0_memory pi0_model_memory(const pi0_model *model);
+
+/* ------------------------------------------------------------------ tokenizer */
+
+typedef struct pi0_tokenizer pi0_tokenizer;
+
+/* rules: "hf", "spm" or NULL = hf for a .json, spm for a .model */
+PI0_API pi0_status pi0_tokenizer_open(const char *path, const char *rules, pi0_tokenizer **out, pi0_error *err);
+PI0_API void pi0_tokenizer_close(pi0_tokenizer **tokenizer);
+PI0_API size_t pi0_tokenizer_vocab(const pi0_tokenizer *tokenizer);
+
+/* text -> ids. bos != 0 puts BOS first. *count receives the number needed; ids may be NULL when cap is 0;
+ * more than cap is PI0_ERR_ARGUMENT with *count set. Invalid UTF-8 is PI0_ERR_ARGUMENT. */
+PI0_API pi0_status pi0_tokenizer_encode(const pi0_tokenizer *tokenizer, const char *text, size_t bytes, int bos, int64_t *ids, size_t cap,
+                                        size_t *count, pi0_error *err);
+/* ids -> text (malloc'ed, pi0_text_free). Special tokens are written as their names. */
+PI0_API pi0_status pi0_tokenizer_decode(const pi0_tokenizer *tokenizer, const int64_t *ids, size_t count, char **text, pi0_error *err);
+
+/* A prompt as the model at `path` would be given it: cleaned, framed, with the state in it where the recipe says so (state: raw, or
+ * NULL with count 0 where the recipe needs none), cut at its limit. *ids and *framed are malloc'ed (pi0_text_free on framed, free ids with
+ * pi0_ids_free); framed is the text before tokenizing. */
+PI0_API pi0_status pi0_prompt_tokens(const char *path, const pi0_options *options, const char *prompt, const double *state, size_t state_count,
+                                     int64_t **ids, size_t *count, char **framed, pi0_error *err);
+PI0_API void pi0_ids_free(int64_t **ids);
+
+/* The tokenizer file that a model would use. path_out is malloc'ed (pi0_text_free). *rules_out: "hf" or "spm". */
+PI0_API pi0_status pi0_find_tokenizer(const char *path, const pi0_options *options, char **path_out, const char **rules_out, pi0_error *err);
+
+/* ------------------------------------------------------------------ synthetic checkpoints */
+
+typedef struct pi0_synth_options {
+    const char *model;   /* "pi0", "pi05" */
+    const char *layout;  /* "openpi", "lerobot", "lerobot-0.3" */
+    const char *size;    /* "tiny", "small", "base" (the published sizes) */
+    const char *config;  /* openpi config name whose robot is imitated; NULL = the layout's default */
+    const char *dtype;   /* "f32", "bf16" */
+    uint64_t seed;
+    int cameras, state_dim, action_dim, horizon; /* 0 = default */
+    int shards;          /* 0 or 1 = one file */
+    pi0_progress_fn progress; void *progress_user;
+} pi0_synth_options;
+
+PI0_API void pi0_synth_options_init(pi0_synth_options *options);
+
+/* Writes a complete random checkpoint into dir (must not exist, or be empty): weights, config, processors or assets, statistics, tokenizer.
+ * The same options give the same bytes on every machine. Written beside dir and renamed: failure or cancel leaves nothing. */
+PI0_API pi0_status pi0_synth(const char *dir, const pi0_synth_options *options, pi0_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

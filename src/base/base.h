@@ -1,0 +1,166 @@
+/* base - what every other layer stands on: errors, checked sizes, memory, files, clock, threads.
+ *
+ * It knows nothing about models, tensors or devices, and includes only pi0.h (for the status and error types) and libc.
+ */
+#ifndef PI0_BASE_H
+#define PI0_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "pi0.h"
+#include "base/limits.h"
+
+/* ------------------------------------------------------------------ errors */
+
+/* Propagates a failure to the caller, who receives *err as the callee filled it. */
+#define PI0_TRY(expr)                     \
+    do {                                  \
+        pi0_status try_status_ = (expr);  \
+        if (try_status_ != PI0_OK)        \
+            return try_status_;           \
+    } while (0)
+
+/* As PI0_TRY, for functions that clean up below `fail:`; needs a local `pi0_status status`. */
+#define PI0_TRY_GOTO(expr)                \
+    do {                                  \
+        status = (expr);                  \
+        if (status != PI0_OK)             \
+            goto fail;                    \
+    } while (0)
+
+#define PI0_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+
+/* Starts an error: empties *err, sets status and `what`, returns status. err may be NULL in all of these. */
+pi0_status pi0_fail(pi0_error *err, pi0_status status, const char *what, ...) PI0_PRINTF(3, 4);
+
+/* Add a field to an error started with pi0_fail. */
+void pi0_err_where(pi0_error *err, const char *text, ...) PI0_PRINTF(2, 3);
+void pi0_err_expected(pi0_error *err, const char *text, ...) PI0_PRINTF(2, 3);
+void pi0_err_got(pi0_error *err, const char *text, ...) PI0_PRINTF(2, 3);
+void pi0_err_hint(pi0_error *err, const char *text, ...) PI0_PRINTF(2, 3);
+void pi0_err_item(pi0_error *err, const char *text, ...) PI0_PRINTF(2, 3); /* appends one line to the list */
+
+pi0_status pi0_fail_memory(pi0_error *err, size_t bytes, const char *what_for);
+pi0_status pi0_fail_errno(pi0_error *err, const char *action, const char *path); /* PI0_ERR_IO from errno: "cannot ACTION" */
+
+/* ------------------------------------------------------------------ log: one line to the caller's function, or nowhere */
+
+typedef struct pi0_log {
+    pi0_log_fn fn;
+    void *user;
+} pi0_log;
+
+void pi0_log_info(const pi0_log *log, const char *text, ...) PI0_PRINTF(2, 3);
+void pi0_log_warning(const pi0_log *log, const char *text, ...) PI0_PRINTF(2, 3);
+
+/* ------------------------------------------------------------------ checked sizes: false on overflow, *out untouched */
+
+static inline bool pi0_mul(size_t a, size_t b, size_t *out) { size_t r; if (__builtin_mul_overflow(a, b, &r)) return false; *out = r; return true; }
+static inline bool pi0_add(size_t a, size_t b, size_t *out) { size_t r; if (__builtin_add_overflow(a, b, &r)) return false; *out = r; return true; }
+bool pi0_shape_bytes(const int64_t *shape, int rank, size_t element, size_t *bytes); /* also false for a negative extent */
+static inline size_t pi0_round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+static inline int pi0_min_int(int a, int b) { return a < b ? a : b; }
+static inline int pi0_max_int(int a, int b) { return a > b ? a : b; }
+
+/* ------------------------------------------------------------------ memory */
+
+#define PI0_ALIGN 64 /* cache line, and the widest vector */
+
+void *pi0_alloc(size_t bytes);                       /* PI0_ALIGN-aligned, zeroed; NULL on failure and for huge sizes; free with pi0_free */
+void pi0_free(void *p);
+void *pi0_alloc_array(size_t count, size_t element); /* checked count * element */
+char *pi0_strdup(const char *text);                  /* free with pi0_free */
+char *pi0_sprintf(const char *format, ...) PI0_PRINTF(1, 2); /* malloc'ed text or NULL; free with pi0_free */
+
+/* Text that grows. After a failed append `failed` stays set and later appends do nothing; check once at the end. */
+typedef struct pi0_text {
+    char *data; /* NUL-terminated, or NULL while empty */
+    size_t length, capacity;
+    bool failed;
+} pi0_text;
+
+void pi0_text_add(pi0_text *text, const char *format, ...) PI0_PRINTF(2, 3);
+void pi0_text_add_bytes(pi0_text *text, const char *bytes, size_t count);
+void pi0_text_release(pi0_text *text);
+
+/* ------------------------------------------------------------------ files */
+
+/* A whole file mapped read-only. Zero-initialised means "none". An empty file maps to data = NULL, bytes = 0. */
+typedef struct pi0_mapping {
+    const uint8_t *data;
+    size_t bytes;
+} pi0_mapping;
+
+pi0_status pi0_map_file(const char *path, pi0_mapping *out, pi0_error *err); /* refuses anything but a regular file */
+void pi0_unmap(pi0_mapping *mapping);
+void pi0_map_release_pages(const void *data, size_t bytes); /* the pages wholly inside may leave memory; they come back when read */
+
+bool pi0_is_dir(const char *path);
+bool pi0_is_file(const char *path);
+char *pi0_path_join(const char *dir, const char *name); /* malloc'ed or NULL; free with pi0_free */
+
+/* Writes to a temporary file beside `path`; commit renames it over `path`, abort removes it.
+ * close-without-commit is abort. All functions accept a writer whose open failed. */
+typedef struct pi0_writer {
+    FILE *file;
+    char *path, *temporary;
+    uint64_t bytes;
+} pi0_writer;
+
+pi0_status pi0_writer_open(pi0_writer *writer, const char *path, pi0_error *err);
+pi0_status pi0_writer_put(pi0_writer *writer, const void *data, size_t bytes, pi0_error *err);
+pi0_status pi0_writer_commit(pi0_writer *writer, pi0_error *err); /* flush, fsync, rename; aborts on failure */
+void pi0_writer_abort(pi0_writer *writer);
+
+/* ------------------------------------------------------------------ clock */
+
+uint64_t pi0_now_ns(void); /* monotonic */
+
+/* ------------------------------------------------------------------ rounding: one routine per format, to nearest even, NaN kept */
+
+static inline uint16_t pi0_bf16_from_f32(float x)
+{
+    union { float f; uint32_t u; } v = {x};
+    if ((v.u & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)((v.u >> 16) | 0x40u);
+    return (uint16_t)((v.u + 0x7fffu + ((v.u >> 16) & 1u)) >> 16);
+}
+
+static inline float pi0_f32_from_bf16(uint16_t x)
+{
+    union { uint32_t u; float f; } v = {(uint32_t)x << 16};
+    return v.f;
+}
+
+uint16_t pi0_f16_from_f32(float x);
+float pi0_f32_from_f16(uint16_t x);
+
+/* ------------------------------------------------------------------ random: integers only, the same on every machine (docs/numerics.md) */
+
+uint64_t pi0_mix64(uint64_t z);                       /* SplitMix64's finaliser */
+uint64_t pi0_random_word(uint64_t seed, uint64_t index); /* the index-th output of SplitMix64 started at seed */
+uint64_t pi0_fnv1a(const char *text);
+
+/* N(0,1), f32: element `index` of stream (seed, stream). Uses + - * / and sqrt of IEEE doubles only, no libm. */
+void pi0_random_normal(uint64_t seed, uint64_t stream, float *out, size_t count);
+
+/* ------------------------------------------------------------------ threads */
+
+typedef struct pi0_pool pi0_pool;
+
+/* task in 0 .. n_tasks-1; thread in 0 .. pi0_pool_threads-1, 0 is the caller */
+typedef void (*pi0_task_fn)(void *context, int task, int thread);
+
+pi0_status pi0_pool_open(int threads, pi0_pool **out, pi0_error *err); /* threads 1 .. PI0_MAX_THREADS; starts threads-1 workers */
+void pi0_pool_close(pi0_pool **pool);
+int pi0_pool_threads(const pi0_pool *pool);
+
+/* Runs all tasks and returns when the last is done. One run at a time per pool. Which thread runs a task is not defined. */
+void pi0_pool_run(pi0_pool *pool, pi0_task_fn fn, void *context, int n_tasks);
+
+int pi0_physical_cores(void); /* online, respecting the process's affinity mask; at least 1 */
+
+#endif

@@ -1,0 +1,92 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+static const char *file_kind(mode_t mode)
+{
+    return S_ISDIR(mode) ? "a directory" : S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
+pi0_status pi0_map_file(const char *path, pi0_mapping *out, pi0_error *err)
+{
+    out->data = NULL;
+    out->bytes = 0;
+    pi0_status status = PI0_OK;
+    /* O_NONBLOCK: opening a pipe nobody writes to must not hang */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return pi0_fail_errno(err, "open the file", path);
+    struct stat info;
+    if (fstat(fd, &info) != 0) {
+        status = pi0_fail_errno(err, "examine the file", path);
+        goto done;
+    }
+    if (!S_ISREG(info.st_mode)) {
+        status = pi0_fail(err, PI0_ERR_IO, "not a regular file");
+        pi0_err_where(err, "%s", path);
+        pi0_err_expected(err, "a file that can be mapped into memory");
+        pi0_err_got(err, "%s", file_kind(info.st_mode));
+        goto done;
+    }
+    if ((uint64_t)info.st_size > PTRDIFF_MAX) {
+        errno = EFBIG;
+        status = pi0_fail_errno(err, "map the file", path);
+        goto done;
+    }
+    if (info.st_size > 0) {
+        void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data == MAP_FAILED) {
+            status = pi0_fail_errno(err, "map the file", path);
+            goto done;
+        }
+        out->data = data;
+        out->bytes = (size_t)info.st_size;
+    }
+done:
+    close(fd);
+    return status;
+}
+
+void pi0_unmap(pi0_mapping *mapping)
+{
+    if (!mapping)
+        return;
+    if (mapping->data)
+        munmap((void *)(uintptr_t)mapping->data, mapping->bytes);
+    mapping->data = NULL;
+    mapping->bytes = 0;
+}
+
+void pi0_map_release_pages(const void *data, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)data + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)data + bytes) / page * page;
+    if (data && end > first)
+        (void)madvise((void *)first, end - first, MADV_DONTNEED); /* advice: refusal costs memory, not correctness */
+}
+
+bool pi0_is_dir(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool pi0_is_file(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+char *pi0_path_join(const char *dir, const char *name)
+{
+    size_t n = strlen(dir);
+    bool slash = n > 0 && dir[n - 1] != '/';
+    return pi0_sprintf("%s%s%s", dir, slash ? "/" : "", name);
+}

@@ -1,0 +1,51 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+bool pi0_shape_bytes(const int64_t *shape, int rank, size_t element, size_t *bytes)
+{
+    size_t total = element;
+    bool empty = false;
+    for (int i = 0; i < rank; i++) {
+        if (shape[i] < 0)
+            return false;
+        if (shape[i] == 0)
+            empty = true;
+        else if (!pi0_mul(total, (size_t)shape[i], &total))
+            return false; /* even beside a zero extent: strides would overflow */
+    }
+    *bytes = empty ? 0 : total;
+    return true;
+}
+
+void *pi0_alloc(size_t bytes)
+{
+    if (bytes > (size_t)PTRDIFF_MAX - PI0_ALIGN)
+        return NULL;
+    size_t rounded = pi0_round_up(bytes ? bytes : 1, PI0_ALIGN);
+    void *p = NULL;
+    if (posix_memalign(&p, PI0_ALIGN, rounded) != 0)
+        return NULL;
+    memset(p, 0, rounded);
+    return p;
+}
+
+void pi0_free(void *p)
+{
+    free(p);
+}
+
+void *pi0_alloc_array(size_t count, size_t element)
+{
+    size_t bytes;
+    return pi0_mul(count, element, &bytes) ? pi0_alloc(bytes) : NULL;
+}
+
+void pi0_ids_free(int64_t **ids)
+{
+    if (!ids)
+        return;
+    free(*ids);
+    *ids = NULL;
+}

@@ -1,0 +1,75 @@
+/* The CPU device: a plan becomes an array of bound kernel calls over a worker pool. Private to this folder. */
+#ifndef PI0_DEVICE_CPU_H
+#define PI0_DEVICE_CPU_H
+
+#include "device/device.h"
+#include "kernels/kernels.h"
+
+struct pi0_device {
+    pi0_kernels kernels;
+    pi0_pool *pool;
+    int threads;
+    bool hot;
+};
+
+struct pi0_exec;
+typedef void (*pi0_cpu_op)(struct pi0_exec *exec, const pi0_op *op, const pi0_params *params);
+
+#define PI0_CPU_PARTS 8
+
+struct pi0_exec {
+    pi0_device *device;
+    const pi0_plan *plan;
+    void **data;            /* [n_tensors] where each tensor lies */
+    pi0_dtype *dtype;       /* [n_tensors] of weights: as imported */
+    pi0_cpu_op *calls;      /* [n_ops] bound at compile (replay); NULL: looked up as they run */
+    int *last_use;          /* [n_tensors] for one allocation a tensor (arena off) */
+    uint8_t *workspace;     /* threads * workspace_bytes */
+    size_t workspace_bytes; /* of one thread */
+    const char *part[PI0_CPU_PARTS];
+    uint64_t part_ns[PI0_CPU_PARTS];
+    int n_parts;
+};
+
+/* run.c */
+pi0_cpu_op pi0_cpu_bind(const pi0_op *op);
+size_t pi0_cpu_thread_workspace(const pi0_device *device, const pi0_plan *plan);
+
+/* ops.c */
+void pi0_cpu_patchify(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
+void pi0_cpu_embed(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
+void pi0_cpu_binary(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
+void pi0_cpu_unary(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
+void pi0_cpu_norm(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
+void pi0_cpu_by_time(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
+void pi0_cpu_rope(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
+void pi0_cpu_concat_rows(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
+void pi0_cpu_take_rows(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
+void pi0_cpu_time_embed(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
+
+/* matrix.c */
+void pi0_cpu_linear(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
+void pi0_cpu_attention(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
+
+/* Runs fn(context, first row, end row, thread) over `rows` rows, in as many pieces as are worth it. cost: floats touched a row. */
+typedef void (*pi0_cpu_rows_fn)(void *context, int row0, int row1, int thread);
+void pi0_cpu_for_rows(pi0_exec *exec, int rows, size_t cost, pi0_cpu_rows_fn fn, void *context);
+
+static inline const pi0_tensor *pi0_cpu_tensor(const pi0_exec *exec, int tensor)
+{
+    return &exec->plan->tensors[tensor];
+}
+static inline size_t pi0_cpu_ld(const pi0_exec *exec, int tensor)
+{
+    return (size_t)exec->plan->tensors[tensor].cols;
+}
+static inline float *pi0_cpu_f32(const pi0_exec *exec, int tensor)
+{
+    return exec->data[tensor];
+}
+static inline int pi0_cpu_live(const pi0_exec *exec, int tensor, const pi0_params *params)
+{
+    return params->total[exec->plan->tensors[tensor].rows];
+}
+
+#endif

@@ -1,0 +1,79 @@
+/* device - the contract between the engine and a place that can compute: cpu/, later cuda/ and ascend/.
+ *
+ * A device takes plans and makes something that it can replay. Phases: OPEN (may allocate, capture, tune), HOT (only contents change; an
+ * allocation is a bug and asserts), CLOSE. There is no silent fallback: compile refuses and names the op and its shape.
+ */
+#ifndef PI0_DEVICE_H
+#define PI0_DEVICE_H
+
+#include "plan/plan.h"
+
+typedef struct pi0_device pi0_device; /* a backend's own state */
+typedef struct pi0_exec pi0_exec;     /* a compiled plan */
+
+/* Memory of the device. `host` is where the host may touch it directly, or NULL. */
+typedef struct pi0_buffer {
+    void *handle;
+    void *host;
+    size_t bytes;
+} pi0_buffer;
+
+/* A weight as the host has it: a view into the mapped checkpoint, or evaluated into memory that `owned` says is its own. */
+typedef struct pi0_host_weight {
+    pi0_dtype dtype;
+    int64_t rows, cols; /* row-major, dense */
+    const void *data;
+    void *owned; /* pi0_free it after import when the device did not keep it; NULL for a view */
+} pi0_host_weight;
+
+typedef struct pi0_device_options {
+    int threads;
+    const char *isa;
+    const pi0_log *log;
+} pi0_device_options;
+
+typedef struct pi0_device_info {
+    const char *name;
+    const char *detail;  /* CPU: the kernel table in use */
+    const char *compute; /* how a bf16 matrix product is done here: "bf16 weights x f32 inputs, f32 accumulation" */
+    int threads;
+} pi0_device_info;
+
+/* Where a compiled plan's inputs, outputs and weights lie: indexed by tensor id and weight index. */
+typedef struct pi0_bindings {
+    const pi0_buffer *tensors; /* [n_tensors]; handle NULL for values that the arena holds */
+    const pi0_buffer *weights; /* [n_weights] as import_weight gave them, with their dtype beside */
+    const pi0_dtype *weight_dtypes;
+    pi0_buffer arena;     /* at least plan->arena_bytes; shared by plans that never run at once */
+    pi0_buffer workspace; /* at least workspace(); likewise shared */
+} pi0_bindings;
+
+typedef struct pi0_device_api {
+    const char *name;
+    /* Usable here? reason (malloc'ed, pi0_free) says why, or what was found; NULL when out of memory. */
+    bool (*probe)(char **reason);
+    pi0_status (*open)(const pi0_device_options *options, pi0_device **out, pi0_error *err);
+    void (*close)(pi0_device **device);
+    pi0_device_info (*info)(const pi0_device *device);
+    void (*set_hot)(pi0_device *device, bool hot); /* from OPEN to HOT and back */
+
+    pi0_status (*alloc)(pi0_device *device, size_t bytes, pi0_buffer *out, pi0_error *err); /* zeroed */
+    void (*free)(pi0_device *device, pi0_buffer *buffer);
+    pi0_status (*write)(pi0_device *device, const pi0_buffer *to, size_t offset, const void *from, size_t bytes, pi0_error *err);
+    pi0_status (*read)(pi0_device *device, const pi0_buffer *from, size_t offset, void *to, size_t bytes, pi0_error *err);
+
+    /* Takes a weight in. Either keeps weight->data where it is (then *kept = true and it must outlive the device), or copies. */
+    pi0_status (*import_weight)(pi0_device *device, const pi0_host_weight *weight, pi0_weight_use use, pi0_buffer *out, bool *kept,
+                                pi0_error *err);
+
+    bool (*takes)(const pi0_op *op); /* fused ops only; every core op is taken */
+    size_t (*workspace)(const pi0_device *device, const pi0_plan *plan);
+    pi0_status (*compile)(pi0_device *device, const pi0_plan *plan, const pi0_bindings *bindings, pi0_exec **out, pi0_error *err);
+    void (*release)(pi0_device *device, pi0_exec **exec);
+    pi0_status (*run)(pi0_device *device, pi0_exec *exec, const pi0_params *params, pi0_error *err); /* returns when it is done */
+    double (*part_ms)(const pi0_exec *exec, const char *part); /* of the last run: time in the ops of one part of the plan */
+} pi0_device_api;
+
+extern const pi0_device_api pi0_device_cpu;
+
+#endif

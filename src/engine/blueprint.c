@@ -1,0 +1,154 @@
+/* What a model will compute and how much memory that takes, before any weight is touched. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "engine/engine.h"
+
+void pi0_blueprint_free(pi0_blueprint *blueprint)
+{
+    pi0_plan_free(&blueprint->context);
+    pi0_plan_free(&blueprint->denoise);
+}
+
+static pi0_status choose_precision(const pi0_checkpoint *checkpoint, const char *name, pi0_precision *out, pi0_error *err)
+{
+    if (!name || !strcmp(name, "auto")) {
+        *out = pi0_checkpoint_precision(checkpoint);
+    } else if (!strcmp(name, "f32")) {
+        *out = PI0_PRECISION_F32;
+    } else if (!strcmp(name, "bf16")) {
+        *out = PI0_PRECISION_BF16;
+    } else {
+        const bool later = !strncmp(name, "int8", 4) || !strcmp(name, "int4") || !strcmp(name, "fp8");
+        pi0_status status = pi0_fail(err, later ? PI0_ERR_UNSUPPORTED : PI0_ERR_ARGUMENT,
+                                     later ? "the precision '%s' is not in this version" : "there is no precision '%s'", name);
+        pi0_err_expected(err, "auto, f32 or bf16");
+        return status;
+    }
+    return PI0_OK;
+}
+
+static pi0_status choose_sizes(const pi0_checkpoint *checkpoint, const pi0_recipe_facts *facts, const pi0_options *options,
+                               pi0_policy_sizes *out, pi0_error *err)
+{
+    const pi0_arch *arch = &checkpoint->arch;
+    *out = (pi0_policy_sizes){.cameras = facts->n_slots,
+                              .max_tokens = facts->max_tokens,
+                              .horizon = options->horizon ? options->horizon : facts->horizon,
+                              .lanes = options->max_batch ? options->max_batch : 1};
+    if (out->horizon < 1 || out->horizon > PI0_MAX_HORIZON) {
+        pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "the horizon is out of range");
+        pi0_err_expected(err, "1 .. %d action rows", PI0_MAX_HORIZON);
+        pi0_err_got(err, "%d", out->horizon);
+        return status;
+    }
+    if (out->lanes < 1 || out->lanes > PI0_MAX_BATCH)
+        return pi0_fail(err, PI0_ERR_ARGUMENT, "max_batch must lie in 1 .. %d, got %d", PI0_MAX_BATCH, options->max_batch);
+    if (facts->image_size != arch->vision.side) {
+        pi0_status status = pi0_fail(err, PI0_ERR_MODEL, "the recipe's picture size is not the vision tower's");
+        pi0_err_where(err, "image.size");
+        pi0_err_expected(err, "%d, from %d rows of the position embedding", arch->vision.side, arch->vision.tokens);
+        pi0_err_got(err, "%d", facts->image_size);
+        pi0_err_hint(err, "--set image.size=%d if the recipe is wrong", arch->vision.side);
+        return status;
+    }
+    if (facts->state_dim > arch->action_dim || facts->action_dim > arch->action_dim) {
+        pi0_status status = pi0_fail(err, PI0_ERR_MODEL, "the robot is wider than the model");
+        pi0_err_expected(err, "at most %d state and action values: the columns of action_in_proj.weight", arch->action_dim);
+        pi0_err_got(err, "state.dim %d, action.dim %d", facts->state_dim, facts->action_dim);
+        return status;
+    }
+    return PI0_OK;
+}
+
+static pi0_status prepare_plan(pi0_plan *plan, pi0_precision precision, const char *disable, const pi0_device_api *api, int *expanded,
+                               pi0_error *err)
+{
+    int count = 0;
+    PI0_TRY(pi0_passes_run(plan, disable, err));
+    PI0_TRY(pi0_plan_expand(plan, api->takes, &count, err));
+    *expanded += count;
+    pi0_plan_quantise(plan, precision);
+    PI0_TRY(pi0_plan_verify(plan, err));
+    return pi0_plan_layout(plan, err);
+}
+
+static void count_weights(const pi0_checkpoint *checkpoint, const pi0_plan *plan, pi0_memory *memory)
+{
+    for (int i = 0; i < plan->n_weights; i++) {
+        uint64_t owned, mapped;
+        pi0_weight_bytes(checkpoint, &plan->weights[i], &owned, &mapped);
+        memory->weights_owned += owned;
+        memory->weights_mapped += mapped;
+    }
+}
+
+/* Inputs and outputs other than the K/V cache. */
+static uint64_t io_bytes(const pi0_plan *plan)
+{
+    uint64_t bytes = 0;
+    for (int t = 0; t < plan->n_tensors; t++) {
+        const pi0_tensor *tensor = &plan->tensors[t];
+        const bool bound = tensor->kind == PI0_TENSOR_INPUT || tensor->output;
+        if (bound && strncmp(tensor->name, "prefix_", 7) != 0)
+            bytes += pi0_tensor_bytes(plan, t);
+    }
+    return bytes;
+}
+
+static void plan_memory(const pi0_checkpoint *checkpoint, pi0_blueprint *b)
+{
+    pi0_memory *m = &b->memory;
+    count_weights(checkpoint, b->context, m);
+    count_weights(checkpoint, b->denoise, m);
+    for (int layer = 0; layer < b->arch.prefix.depth; layer++)
+        m->kv_cache += pi0_tensor_bytes(b->context, b->io.k[layer]) + pi0_tensor_bytes(b->context, b->io.v[layer]);
+    const size_t arena = b->context->arena_bytes > b->denoise->arena_bytes ? b->context->arena_bytes : b->denoise->arena_bytes;
+    m->activations = arena + io_bytes(b->context) + io_bytes(b->denoise);
+    m->workspace = b->workspace;
+    const uint64_t picture = (uint64_t)b->arch.vision.side * (uint64_t)b->arch.vision.side * 3 * sizeof(float);
+    m->session = sizeof(struct pi0_session) + (uint64_t)b->sizes.cameras * picture +
+                 (uint64_t)b->sizes.horizon * (uint64_t)b->arch.action_dim * (2 * sizeof(float) + sizeof(double));
+    m->total = m->weights_mapped + m->weights_owned + m->kv_cache + m->activations + m->workspace + m->session;
+}
+
+static pi0_status check_limit(const pi0_memory *m, uint64_t limit, pi0_error *err)
+{
+    if (!limit || m->total <= limit)
+        return PI0_OK;
+    const double mb = 1.0 / (1 << 20);
+    pi0_status status = pi0_fail(err, PI0_ERR_MEMORY, "the model needs more memory than the limit allows");
+    pi0_err_expected(err, "at most %.1f MiB (--memory-limit)", (double)limit * mb);
+    pi0_err_got(err, "%.1f MiB", (double)m->total * mb);
+    pi0_err_hint(err, "a smaller --max-batch or --horizon, or --precision bf16 for an f32 checkpoint");
+    pi0_err_item(err, "weights, mapped from the file: %.1f MiB", (double)m->weights_mapped * mb);
+    pi0_err_item(err, "weights, in memory of their own: %.1f MiB", (double)m->weights_owned * mb);
+    pi0_err_item(err, "K/V cache: %.1f MiB", (double)m->kv_cache * mb);
+    pi0_err_item(err, "activations: %.1f MiB", (double)m->activations * mb);
+    pi0_err_item(err, "workspace: %.1f MiB", (double)m->workspace * mb);
+    pi0_err_item(err, "a session: %.1f MiB", (double)m->session * mb);
+    return status;
+}
+
+pi0_status pi0_blueprint_make(const pi0_checkpoint *checkpoint, const pi0_recipe_facts *facts, const pi0_options *options,
+                              const pi0_device_api *api, const pi0_device *device, pi0_blueprint *out, pi0_error *err)
+{
+    memset(out, 0, sizeof *out);
+    out->arch = checkpoint->arch;
+    pi0_status status;
+    PI0_TRY_GOTO(pi0_passes_check(options->disable, err));
+    PI0_TRY_GOTO(choose_precision(checkpoint, options->precision, &out->precision, err));
+    PI0_TRY_GOTO(choose_sizes(checkpoint, facts, options, &out->sizes, err));
+    PI0_TRY_GOTO(pi0_policy_emit(&out->arch, &out->sizes, facts->min_period, facts->max_period, options->stages != 0, &out->context,
+                                 &out->denoise, &out->io, err));
+    PI0_TRY_GOTO(prepare_plan(out->context, out->precision, options->disable, api, &out->expanded, err));
+    PI0_TRY_GOTO(prepare_plan(out->denoise, out->precision, options->disable, api, &out->expanded, err));
+    const size_t a = api->workspace(device, out->context), b = api->workspace(device, out->denoise);
+    out->workspace = a > b ? a : b;
+    plan_memory(checkpoint, out);
+    PI0_TRY_GOTO(check_limit(&out->memory, options->memory_limit, err));
+    return PI0_OK;
+fail:
+    pi0_blueprint_free(out);
+    return status;
+}

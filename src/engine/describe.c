@@ -1,0 +1,277 @@
+/* What people look at: inspect and the recipe file as JSON text; prompts and tokenizers by model. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+
+/* ------------------------------------------------------------------ json */
+
+void pi0_json_put(json_t *object, const char *key, json_t *value, bool *failed)
+{
+    if (json_object_set_new(object, key, value) != 0)
+        *failed = true;
+}
+
+static pi0_status dump(json_t *object, bool failed, char **out, pi0_error *err)
+{
+    *out = failed ? NULL : json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    json_decref(object);
+    return *out ? PI0_OK : pi0_fail_memory(err, 0, "a JSON text");
+}
+
+static json_t *memory_json(const pi0_memory *m)
+{
+    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "weights_mapped", (json_int_t)m->weights_mapped, "weights_owned",
+                     (json_int_t)m->weights_owned, "kv_cache", (json_int_t)m->kv_cache, "activations", (json_int_t)m->activations,
+                     "workspace", (json_int_t)m->workspace, "session", (json_int_t)m->session, "total", (json_int_t)m->total);
+}
+
+static json_t *plan_json(const pi0_plan *plan)
+{
+    uint64_t matrix_ops = 0;
+    for (int i = 0; i < plan->n_ops; i++)
+        matrix_ops += plan->ops[i].kind == PI0_OP_LINEAR;
+    return json_pack("{s:i,s:I,s:I,s:I}", "ops", plan->n_ops, "matrix_products", (json_int_t)matrix_ops, "arena_bytes",
+                     (json_int_t)plan->arena_bytes, "live_bytes", (json_int_t)plan->live_bytes);
+}
+
+static json_t *passes_json(const char *disabled, bool *failed)
+{
+    json_t *list = json_array();
+    for (const pi0_pass *pass = pi0_passes; pass->name; pass++)
+        *failed |= json_array_append_new(list, json_pack("{s:s,s:b,s:s,s:s}", "name", pass->name, "on",
+                                                         (int)pi0_pass_enabled(disabled, pass->name), "class",
+                                                         pi0_pass_class_name(pass->class), "does", pass->summary)) != 0;
+    return list;
+}
+
+/* How each block computes: the stored type of its matrices, what they become, what goes in and what adds up. */
+static json_t *compute_json(const pi0_checkpoint *checkpoint, const pi0_blueprint *b, const pi0_device_info *device, bool *failed)
+{
+    static const char *const blocks[][2] = {
+        {"vision tower", "paligemma_with_expert.paligemma.model.vision_tower.vision_model.encoder.layers.0.mlp.fc1.weight"},
+        {"projector", "paligemma_with_expert.paligemma.model.multi_modal_projector.linear.weight"},
+        {"prefix (Gemma)", "paligemma_with_expert.paligemma.model.language_model.layers.0.mlp.gate_proj.weight"},
+        {"action expert", "paligemma_with_expert.gemma_expert.model.layers.0.mlp.gate_proj.weight"},
+        {"action projections", "action_in_proj.weight"},
+    };
+    json_t *object = json_object();
+    pi0_json_put(object, "precision", json_string(b->precision == PI0_PRECISION_BF16 ? "bf16" : "f32"), failed);
+    pi0_json_put(object, "matrix_products", json_string(device->compute), failed);
+    pi0_json_put(object, "norms_softmax_flow", json_string("f32; time embedding angles f64; statistics as the family does"), failed);
+    json_t *list = json_array();
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        const pi0_tensor_view *view = pi0_checkpoint_tensor(checkpoint, blocks[i][1]);
+        if (!view)
+            continue;
+        const bool rounds = b->precision == PI0_PRECISION_BF16 && view->dtype != PI0_BF16;
+        *failed |=
+            json_array_append_new(list, json_pack("{s:s,s:s,s:s,s:s}", "block", blocks[i][0], "stored", pi0_dtype_name(view->dtype),
+                                                  "weights", rounds ? "bf16" : pi0_dtype_name(view->dtype), "accumulation", "f32")) != 0;
+    }
+    pi0_json_put(object, "blocks", list, failed);
+    return object;
+}
+
+/* ------------------------------------------------------------------ inspect */
+
+typedef struct inspection {
+    pi0_checkpoint *checkpoint;
+    pi0_recipe *recipe;
+    json_t *problems;
+    pi0_log log;
+} inspection;
+
+static void close_inspection(inspection *i)
+{
+    pi0_recipe_free(&i->recipe);
+    pi0_checkpoint_close(&i->checkpoint);
+    json_decref(i->problems);
+}
+
+static void add_problem(inspection *i, pi0_error *problem, bool *failed)
+{
+    char *text = pi0_sprintf("%s%s%s%s", problem->what, *problem->where ? " (" : "", problem->where, *problem->where ? ")" : "");
+    *failed |= !text || json_array_append_new(i->problems, json_string(text)) != 0;
+    pi0_free(text);
+    pi0_error_clear(problem);
+}
+
+/* Plans and memory, as pi0_open would make them, but for the weights. */
+static pi0_status describe_computation(inspection *i, const pi0_options *options, json_t *out, bool *failed, pi0_error *err)
+{
+    const pi0_device_api *api;
+    pi0_device *device = NULL;
+    pi0_blueprint blueprint;
+    PI0_TRY(pi0_find_device(options->device, &api, err));
+    const pi0_device_options device_options = {.threads = options->threads, .isa = options->isa, .log = &i->log};
+    PI0_TRY(api->open(&device_options, &device, err));
+    pi0_status status = pi0_blueprint_make(i->checkpoint, pi0_recipe_get_facts(i->recipe), options, api, device, &blueprint, err);
+    if (status == PI0_OK) {
+        const pi0_device_info info = api->info(device);
+        pi0_json_put(out, "device", json_pack("{s:s,s:s,s:i}", "name", info.name, "kernels", info.detail, "threads", info.threads), failed);
+        pi0_json_put(out, "compute", compute_json(i->checkpoint, &blueprint, &info, failed), failed);
+        pi0_json_put(out, "plans",
+                     json_pack("{s:o,s:o,s:i}", "context", plan_json(blueprint.context), "denoise", plan_json(blueprint.denoise),
+                               "fused_ops_expanded", blueprint.expanded),
+                     failed);
+        pi0_json_put(out, "memory", memory_json(&blueprint.memory), failed);
+        pi0_blueprint_free(&blueprint);
+    }
+    api->close(&device);
+    return status;
+}
+
+static void describe_tokenizer(inspection *i, const pi0_options *options, json_t *out, bool *failed)
+{
+    char *path = NULL;
+    const char *rules = NULL;
+    pi0_error problem = {0};
+    if (pi0_tokenizer_locate(i->checkpoint->dir, options, pi0_recipe_get_facts(i->recipe)->family, &path, &rules, &problem) == PI0_OK)
+        pi0_json_put(out, "tokenizer", json_pack("{s:s,s:s}", "path", path, "rules", rules), failed);
+    else
+        add_problem(i, &problem, failed);
+    pi0_free(path);
+}
+
+static pi0_status open_inspection(const char *path, const pi0_options *options, inspection *i, pi0_error *err)
+{
+    memset(i, 0, sizeof *i);
+    i->log = (pi0_log){options->log, options->log_user};
+    pi0_status status = PI0_OK;
+    if (!(i->problems = json_array()))
+        return pi0_fail_memory(err, 0, "an inspection");
+    PI0_TRY_GOTO(pi0_checkpoint_open(path, options, &i->log, &i->checkpoint, err));
+    PI0_TRY_GOTO(pi0_recipe_load(i->checkpoint, options, &i->log, i->problems, &i->recipe, err));
+    return PI0_OK;
+fail:
+    close_inspection(i);
+    return status;
+}
+
+static void merge_recipe(inspection *i, json_t *out, bool *failed)
+{
+    json_t *recipe = pi0_recipe_describe(i->recipe);
+    if (!recipe) {
+        *failed = true;
+        return;
+    }
+    *failed |= json_object_set(out, "recipe", json_object_get(recipe, "fields")) != 0;
+    *failed |= json_object_set(out, "statistics", json_object_get(recipe, "statistics")) != 0;
+    json_t *warnings = json_object_get(out, "warnings");
+    *failed |= json_array_extend(warnings, json_object_get(recipe, "warnings")) != 0;
+    json_decref(recipe);
+}
+
+pi0_status pi0_inspect(const char *path, const pi0_options *options, char **json, pi0_error *err)
+{
+    *json = NULL;
+    pi0_options defaults;
+    pi0_options_init(&defaults);
+    options = options ? options : &defaults;
+    inspection i;
+    PI0_TRY(open_inspection(path, options, &i, err));
+    bool failed = false;
+    json_t *out = pi0_checkpoint_describe(i.checkpoint, true);
+    failed |= !out;
+    pi0_status status = PI0_OK;
+    if (!failed) {
+        pi0_json_put(out, "parameters", json_integer((json_int_t)pi0_arch_parameters(&i.checkpoint->arch, false)), &failed);
+        pi0_json_put(out, "parameters_needed", json_integer((json_int_t)pi0_arch_parameters(&i.checkpoint->arch, true)), &failed);
+        merge_recipe(&i, out, &failed);
+        describe_tokenizer(&i, options, out, &failed);
+        pi0_json_put(out, "passes", passes_json(options->disable, &failed), &failed);
+        status = describe_computation(&i, options, out, &failed, err);
+        failed |= json_object_set(out, "problems", i.problems) != 0;
+    }
+    if (status == PI0_OK)
+        status = dump(out, failed, json, err);
+    else
+        json_decref(out);
+    close_inspection(&i);
+    return status;
+}
+
+pi0_status pi0_recipe_text(const char *path, const pi0_options *options, char **json, pi0_error *err)
+{
+    *json = NULL;
+    pi0_options defaults;
+    pi0_options_init(&defaults);
+    inspection i;
+    PI0_TRY(open_inspection(path, options ? options : &defaults, &i, err));
+    json_t *recipe = pi0_recipe_to_json(i.recipe);
+    pi0_status status = dump(recipe, !recipe, json, err);
+    close_inspection(&i);
+    return status;
+}
+
+/* ------------------------------------------------------------------ prompts */
+
+pi0_status pi0_find_tokenizer(const char *path, const pi0_options *options, char **path_out, const char **rules_out, pi0_error *err)
+{
+    *path_out = NULL;
+    pi0_options defaults;
+    pi0_options_init(&defaults);
+    options = options ? options : &defaults;
+    inspection i;
+    PI0_TRY(open_inspection(path, options, &i, err));
+    pi0_status status = pi0_tokenizer_locate(i.checkpoint->dir, options, pi0_recipe_get_facts(i.recipe)->family, path_out, rules_out, err);
+    close_inspection(&i);
+    return status;
+}
+
+pi0_status pi0_prompt_tokens(const char *path, const pi0_options *options, const char *prompt, const double *state, size_t state_count,
+                             int64_t **ids, size_t *count, char **framed, pi0_error *err)
+{
+    *ids = NULL;
+    *framed = NULL;
+    pi0_options defaults;
+    pi0_options_init(&defaults);
+    options = options ? options : &defaults;
+    const pi0_log log = {options->log, options->log_user};
+    pi0_checkpoint *checkpoint = NULL;
+    pi0_recipe *recipe = NULL;
+    pi0_tokenizer *tokenizer = NULL;
+    char *file = NULL;
+    const char *rules;
+    pi0_text text = {0};
+    double text_state[PI0_MAX_DIM] = {0};
+    float padded[PI0_MAX_DIM];
+    pi0_status status;
+    PI0_TRY_GOTO(pi0_checkpoint_open(path, options, &log, &checkpoint, err));
+    PI0_TRY_GOTO(pi0_recipe_load(checkpoint, options, &log, NULL, &recipe, err));
+    const pi0_recipe_facts *facts = pi0_recipe_get_facts(recipe);
+    PI0_TRY_GOTO(pi0_tokenizer_locate(checkpoint->dir, options, facts->family, &file, &rules, err));
+    PI0_TRY_GOTO(pi0_tokenizer_open(file, rules, &tokenizer, err));
+    if (state && state_count != (size_t)facts->state_dim) {
+        status = pi0_fail(err, PI0_ERR_ARGUMENT, "the state has the wrong number of values");
+        pi0_err_expected(err, "%d", facts->state_dim);
+        pi0_err_got(err, "%zu", state_count);
+        goto fail;
+    }
+    if (!state && facts->state_in_prompt) {
+        status = pi0_fail(err, PI0_ERR_ARGUMENT, "this model's prompt holds the state, and none was given");
+        pi0_err_hint(err, "--state V,V,... with %d values", facts->state_dim);
+        goto fail;
+    }
+    if (state)
+        PI0_TRY_GOTO(pi0_recipe_state(recipe, state, checkpoint->arch.action_dim, padded, text_state, err));
+    if (!(*ids = calloc(PI0_MAX_TOKENS, sizeof **ids))) {
+        status = pi0_fail_memory(err, PI0_MAX_TOKENS * sizeof **ids, "token ids");
+        goto fail;
+    }
+    PI0_TRY_GOTO(pi0_recipe_prompt(recipe, tokenizer, prompt, text_state, &log, *ids, PI0_MAX_TOKENS, count, &text, err));
+    *framed = text.data ? text.data : calloc(1, 1);
+    text.data = NULL;
+    if (!*framed)
+        status = pi0_fail_memory(err, 1, "a prompt");
+fail:
+    if (status != PI0_OK)
+        pi0_ids_free(ids);
+    pi0_text_release(&text);
+    pi0_free(file);
+    pi0_tokenizer_close(&tokenizer);
+    pi0_recipe_free(&recipe);
+    pi0_checkpoint_close(&checkpoint);
+    return status;
+}

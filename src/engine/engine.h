@@ -1,0 +1,122 @@
+/* engine - the composition root: puts checkpoint, recipe, plans and device together, and owns every lifetime. Private to this folder;
+ * its public face is pi0.h. */
+#ifndef PI0_ENGINE_H
+#define PI0_ENGINE_H
+
+#include <pthread.h>
+
+#include "model/model.h"
+
+/* A plan with everything that its compiled form needs. */
+typedef struct pi0_program {
+    pi0_plan *plan;
+    pi0_exec *exec;
+    pi0_buffer *tensors;      /* [n_tensors] borrowed copies of the model's buffers */
+    pi0_buffer *weights;      /* [n_weights] */
+    pi0_dtype *weight_dtypes; /* [n_weights] */
+    void **weight_memory;     /* [n_weights] host memory that the device kept, or NULL */
+} pi0_program;
+
+/* Host arrays behind the parameter block, sized for all lanes. */
+typedef struct pi0_param_arrays {
+    int32_t *prefix_position, *suffix_position, *time_row;
+    uint8_t *prefix_mask;
+    int32_t *tokens;
+    float time;
+} pi0_param_arrays;
+
+struct pi0_model {
+    pi0_checkpoint *checkpoint;
+    pi0_recipe *recipe;
+    pi0_recipe_facts facts;
+    pi0_tokenizer *tokenizer;
+    pi0_arch arch;
+    pi0_policy_sizes sizes;
+    pi0_policy_io io;
+    const pi0_device_api *api;
+    pi0_device *device;
+    pi0_program context, denoise;
+    pi0_buffer pictures, tokens, vision, state, x, x_next, velocity, arena, workspace;
+    pi0_buffer k[PI0_MAX_LAYERS], v[PI0_MAX_LAYERS];
+    pi0_params params;
+    pi0_param_arrays arrays;
+    float *host_actions; /* [lanes*H, A] one step's x on the host */
+    float *host_rows;    /* [lanes*prefix rows, widest] for stages and finite checks */
+    pi0_precision precision;
+    pi0_info info;
+    pi0_memory memory;
+    pi0_log log;
+    pi0_progress_fn progress;
+    void *progress_user;
+    bool stages, preprocessed;
+    pthread_mutex_t lock; /* one inference at a time: K/V cache and workspace are the model's */
+    bool lock_ready;
+};
+
+typedef struct pi0_stage_record {
+    char name[96];
+    pi0_array array;
+    void *data;
+} pi0_stage_record;
+
+struct pi0_session {
+    pi0_model *model;
+    uint64_t seed, inferences;
+    /* observation */
+    bool has_image[PI0_MAX_CAMERAS];
+    float *pixels[PI0_MAX_CAMERAS]; /* [S,S,3] */
+    bool has_state;
+    double raw_state[PI0_MAX_DIM]; /* the robot's */
+    char *prompt;                  /* NULL: the default */
+    bool has_noise;
+    float *noise; /* [H,A] */
+    /* model inputs: from the observation, or given directly (preprocessed) */
+    bool preprocessed, has_tokens, has_model_state;
+    int64_t tokens[PI0_MAX_TOKENS];
+    size_t n_tokens;
+    float model_state[PI0_MAX_DIM]; /* [A] */
+    /* results */
+    bool has_result, has_actions; /* has_actions: in robot units too */
+    float *raw;                   /* [H,A] */
+    double *actions;              /* [H,D] */
+    double preprocess_ms;         /* pictures, since the last inference */
+    pi0_timing timing;
+    pi0_scratch scratch;
+    pi0_stage_record *stages;
+    size_t n_stages, cap_stages;
+};
+
+/* open.c */
+pi0_status pi0_find_device(const char *name, const pi0_device_api **out, pi0_error *err);
+size_t pi0_device_count(void);
+const pi0_device_api *pi0_device_at(size_t index);
+
+/* build.c: everything of a model that can be known before a byte of weights is touched: arch, sizes, plans, memory plan */
+typedef struct pi0_blueprint {
+    pi0_arch arch;
+    pi0_policy_sizes sizes;
+    pi0_policy_io io;
+    pi0_precision precision;
+    pi0_plan *context, *denoise;
+    int expanded; /* fused ops that the device does not take */
+    size_t workspace;
+    pi0_memory memory;
+} pi0_blueprint;
+
+pi0_status pi0_blueprint_make(const pi0_checkpoint *checkpoint, const pi0_recipe_facts *facts, const pi0_options *options,
+                              const pi0_device_api *api, const pi0_device *device, pi0_blueprint *out, pi0_error *err);
+void pi0_blueprint_free(pi0_blueprint *blueprint);
+
+/* stages.c */
+void pi0_stages_clear(pi0_session *session);
+pi0_status pi0_stages_add(pi0_session *session, pi0_dtype dtype, const void *data, int rank, const int64_t *shape, pi0_error *err,
+                          const char *name, ...) PI0_PRINTF(7, 8);
+void pi0_stages_free(pi0_session *session);
+
+/* describe.c: sets object[key]. Steals `value`; *failed becomes true when anything is out of memory. */
+void pi0_json_put(json_t *object, const char *key, json_t *value, bool *failed);
+
+/* inputs.c: one session's observation -> one lane's model inputs */
+pi0_status pi0_prepare_inputs(pi0_session *session, pi0_error *err);
+
+#endif

@@ -1,0 +1,364 @@
+/* One robot's observation: what was set, checked as it is set. */
+#include <math.h>
+#include <string.h>
+
+#include "engine/engine.h"
+
+pi0_status pi0_session_open(pi0_model *model, uint64_t seed, pi0_session **out, pi0_error *err)
+{
+    *out = NULL;
+    pi0_session *session = pi0_alloc(sizeof *session);
+    if (!session)
+        return pi0_fail_memory(err, sizeof *session, "a session");
+    const size_t picture = (size_t)model->facts.image_size * (size_t)model->facts.image_size * 3;
+    const size_t rows = (size_t)model->sizes.horizon;
+    session->model = model;
+    bool ok = true;
+    for (int slot = 0; slot < model->facts.n_slots; slot++)
+        ok &= (session->pixels[slot] = pi0_alloc_array(picture, sizeof(float))) != NULL;
+    ok &= (session->noise = pi0_alloc_array(rows * (size_t)model->arch.action_dim, sizeof(float))) != NULL;
+    ok &= (session->raw = pi0_alloc_array(rows * (size_t)model->arch.action_dim, sizeof(float))) != NULL;
+    ok &= (session->actions = pi0_alloc_array(rows * (size_t)pi0_max_int(model->facts.action_dim, 1), sizeof(double))) != NULL;
+    if (!ok) {
+        pi0_session_close(&session);
+        return pi0_fail_memory(err, picture * sizeof(float), "a session");
+    }
+    pi0_session_reset(session, seed);
+    *out = session;
+    return PI0_OK;
+}
+
+void pi0_session_close(pi0_session **handle)
+{
+    if (!handle || !*handle)
+        return;
+    pi0_session *session = *handle;
+    for (int slot = 0; slot < PI0_MAX_CAMERAS; slot++)
+        pi0_free(session->pixels[slot]);
+    pi0_free(session->noise);
+    pi0_free(session->raw);
+    pi0_free(session->actions);
+    pi0_free(session->prompt);
+    pi0_scratch_release(&session->scratch);
+    pi0_stages_free(session);
+    pi0_free(session);
+    *handle = NULL;
+}
+
+static void clear_observation(pi0_session *session)
+{
+    memset(session->has_image, 0, sizeof session->has_image);
+    session->has_state = session->has_noise = session->preprocessed = session->has_tokens = session->has_model_state = false;
+    session->preprocess_ms = 0;
+    pi0_free(session->prompt);
+    session->prompt = NULL;
+}
+
+void pi0_session_reset(pi0_session *session, uint64_t seed)
+{
+    clear_observation(session);
+    session->seed = seed;
+    session->inferences = 0;
+    session->has_result = session->has_actions = false;
+    session->timing = (pi0_timing){0};
+    pi0_stages_clear(session);
+}
+
+/* ------------------------------------------------------------------ raw observation */
+
+/* A raw and a preprocessed observation do not mix: whichever kind is set last starts afresh. */
+static pi0_status begin_raw(pi0_session *session, pi0_error *err)
+{
+    if (session->model->preprocessed)
+        return pi0_fail(err, PI0_ERR_ARGUMENT, "this model was opened for preprocessed inputs only (pi0_options.preprocessed)");
+    if (session->preprocessed)
+        clear_observation(session);
+    return PI0_OK;
+}
+
+pi0_status pi0_set_image(pi0_session *session, const char *name, const pi0_array *image, pi0_error *err)
+{
+    PI0_TRY(begin_raw(session, err));
+    const pi0_recipe_facts *facts = &session->model->facts;
+    int slot;
+    PI0_TRY(pi0_recipe_camera(session->model->recipe, name, &slot, err));
+    session->has_image[slot] = false;
+    if (!image)
+        return PI0_OK;
+    const uint64_t start = pi0_now_ns();
+    pi0_status status = pi0_image_to_input(image, facts->resize, facts->image_size, session->pixels[slot], &session->scratch, err);
+    session->preprocess_ms += (double)(pi0_now_ns() - start) * 1e-6;
+    if (status != PI0_OK && err) {
+        char detail[sizeof err->where];
+        memcpy(detail, err->where, sizeof detail);
+        pi0_err_where(err, "image.%s%s%.400s", facts->slots[slot], *detail ? ": " : "", detail);
+    }
+    PI0_TRY(status);
+    session->has_image[slot] = true;
+    return PI0_OK;
+}
+
+pi0_status pi0_set_state(pi0_session *session, const double *state, size_t count, pi0_error *err)
+{
+    PI0_TRY(begin_raw(session, err));
+    session->has_state = false;
+    if (count != (size_t)session->model->facts.state_dim) {
+        pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "the state has the wrong number of values");
+        pi0_err_where(err, "state");
+        pi0_err_expected(err, "%d values, the robot's own order and units", session->model->facts.state_dim);
+        pi0_err_got(err, "%zu values", count);
+        return status;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(state[i])) {
+            pi0_status status = pi0_fail(err, PI0_ERR_NONFINITE, "the state holds a value that is not finite");
+            pi0_err_where(err, "state[%zu]", i);
+            pi0_err_got(err, "%g", state[i]);
+            return status;
+        }
+    memcpy(session->raw_state, state, count * sizeof *state);
+    session->has_state = true;
+    return PI0_OK;
+}
+
+pi0_status pi0_set_prompt(pi0_session *session, const char *prompt, pi0_error *err)
+{
+    PI0_TRY(begin_raw(session, err));
+    char *copy = NULL;
+    if (prompt) {
+        if (strlen(prompt) > PI0_MAX_PROMPT_BYTES)
+            return pi0_fail(err, PI0_ERR_ARGUMENT, "the prompt is longer than %d bytes", PI0_MAX_PROMPT_BYTES);
+        copy = pi0_strdup(prompt);
+        if (!copy)
+            return pi0_fail_memory(err, strlen(prompt), "the prompt");
+    }
+    pi0_free(session->prompt);
+    session->prompt = copy;
+    return PI0_OK;
+}
+
+pi0_status pi0_set_noise(pi0_session *session, const float *noise, int rows, int cols, pi0_error *err)
+{
+    const int horizon = session->model->sizes.horizon, width = session->model->arch.action_dim;
+    session->has_noise = false;
+    if (rows != horizon || cols != width) {
+        pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "the noise has the wrong shape");
+        pi0_err_where(err, "noise");
+        pi0_err_expected(err, "[%d, %d]: one independent row for each action; it is never repeated or cut", horizon, width);
+        pi0_err_got(err, "[%d, %d]", rows, cols);
+        pi0_err_hint(err, "another number of rows needs another horizon, which is fixed when the model is opened");
+        return status;
+    }
+    for (int i = 0; i < rows * cols; i++)
+        if (!isfinite(noise[i])) {
+            pi0_status status = pi0_fail(err, PI0_ERR_NONFINITE, "the noise holds a value that is not finite");
+            pi0_err_where(err, "noise[%d,%d]", i / cols, i % cols);
+            return status;
+        }
+    memcpy(session->noise, noise, (size_t)rows * (size_t)cols * sizeof *noise);
+    session->has_noise = true;
+    return PI0_OK;
+}
+
+/* ------------------------------------------------------------------ arrays */
+
+static pi0_status wrong_shape(const pi0_array *array, const char *expected, pi0_error *err)
+{
+    char got[128] = "[";
+    for (int i = 0; i < array->rank; i++)
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%lld", i ? ", " : "", (long long)array->shape[i]);
+    pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "an array has the wrong shape");
+    pi0_err_where(err, "%s", array->name);
+    pi0_err_expected(err, "%s", expected);
+    pi0_err_got(err, "%s %s]", pi0_dtype_name(array->dtype), got);
+    return status;
+}
+
+/* [n], or [1, n] as batch-of-one files have it. */
+static bool is_vector(const pi0_array *array, size_t *count)
+{
+    *count = pi0_array_count(array);
+    return array->dtype != PI0_TEXT && (array->rank == 1 || (array->rank == 2 && array->shape[0] == 1));
+}
+
+static pi0_status set_noise_array(pi0_session *session, const pi0_array *array, pi0_error *err)
+{
+    const int lead = array->rank == 3 && array->shape[0] == 1; /* [1,H,A] */
+    if (array->rank - lead != 2 || array->dtype == PI0_TEXT)
+        return wrong_shape(array, "[H, A] or [1, H, A]", err);
+    const size_t count = pi0_array_count(array);
+    const size_t wanted = (size_t)session->model->sizes.horizon * (size_t)session->model->arch.action_dim;
+    const int64_t rows = array->shape[lead], cols = array->shape[lead + 1];
+    if (count != wanted || rows > PI0_MAX_HORIZON || cols > PI0_MAX_DIM) {
+        char expected[64];
+        snprintf(expected, sizeof expected, "[%d, %d]", session->model->sizes.horizon, session->model->arch.action_dim);
+        return wrong_shape(array, expected, err);
+    }
+    float *values = pi0_alloc_array(count, sizeof *values);
+    if (!values)
+        return pi0_fail_memory(err, count * sizeof *values, "the noise");
+    pi0_status status = pi0_array_to_f32(array, values, count, err);
+    if (status == PI0_OK)
+        status = pi0_set_noise(session, values, (int)rows, (int)cols, err);
+    pi0_free(values);
+    return status;
+}
+
+static pi0_status set_state_array(pi0_session *session, const pi0_array *array, pi0_error *err)
+{
+    size_t count;
+    if (!is_vector(array, &count) || count > PI0_MAX_DIM)
+        return wrong_shape(array, "a vector of the robot's state values", err);
+    double values[PI0_MAX_DIM];
+    PI0_TRY(pi0_array_to_f64(array, values, count, err));
+    return pi0_set_state(session, values, count, err);
+}
+
+static pi0_status set_prompt_array(pi0_session *session, const pi0_array *array, pi0_error *err)
+{
+    const bool bytes = (array->dtype == PI0_U8 || array->dtype == PI0_I8) && array->rank <= 1;
+    if (array->dtype != PI0_TEXT && !bytes)
+        return wrong_shape(array, "text: a 0-d string, or bytes", err);
+    char *text = pi0_alloc(array->bytes + 1);
+    if (!text)
+        return pi0_fail_memory(err, array->bytes, "the prompt");
+    memcpy(text, array->data, array->bytes);
+    pi0_status status;
+    if (memchr(text, 0, array->bytes))
+        status = pi0_fail(err, PI0_ERR_ARGUMENT, "the prompt holds a NUL byte");
+    else
+        status = pi0_set_prompt(session, text, err);
+    pi0_free(text);
+    return status;
+}
+
+/* ------------------------------------------------------------------ preprocessed inputs */
+
+static int slot_by_name(const pi0_session *session, const char *name)
+{
+    for (int slot = 0; slot < session->model->facts.n_slots; slot++)
+        if (!strcmp(session->model->facts.slots[slot], name))
+            return slot;
+    return -1;
+}
+
+static pi0_status unknown_array(const pi0_session *session, const char *name, bool preprocessed, pi0_error *err)
+{
+    const pi0_recipe_facts *facts = &session->model->facts;
+    pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "the observation holds an array that this model does not know");
+    pi0_err_where(err, "%s", name);
+    pi0_err_hint(err, "known names:");
+    for (int slot = 0; slot < facts->n_slots; slot++) {
+        if (preprocessed)
+            pi0_err_item(err, "image.%s", facts->slots[slot]);
+        else if (!facts->empty[slot])
+            pi0_err_item(err, "%s (or %s)", facts->keys[slot], facts->slots[slot]);
+    }
+    pi0_err_item(err, preprocessed ? "tokens" : "prompt");
+    pi0_err_item(err, "state");
+    pi0_err_item(err, "noise");
+    return status;
+}
+
+static pi0_status set_picture_input(pi0_session *session, const pi0_array *input, pi0_error *err)
+{
+    const int slot = slot_by_name(session, input->name + 6);
+    const int side = session->model->facts.image_size;
+    if (slot < 0)
+        return unknown_array(session, input->name, true, err);
+    const size_t count = (size_t)side * (size_t)side * 3;
+    const int lead = input->rank == 4 && input->shape[0] == 1;
+    if (input->rank - lead != 3 || input->shape[lead] != side || input->shape[lead + 1] != side || input->shape[lead + 2] != 3)
+        return wrong_shape(input, "[S, S, 3] in [-1, 1]", err);
+    session->has_image[slot] = false;
+    PI0_TRY(pi0_array_to_f32(input, session->pixels[slot], count, err));
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(session->pixels[slot][i])) {
+            pi0_status status = pi0_fail(err, PI0_ERR_NONFINITE, "a picture holds a value that is not finite");
+            pi0_err_where(err, "%s, element %zu", input->name, i);
+            return status;
+        }
+    session->has_image[slot] = true;
+    return PI0_OK;
+}
+
+static pi0_status set_tokens_input(pi0_session *session, const pi0_array *input, pi0_error *err)
+{
+    size_t count;
+    if (!is_vector(input, &count))
+        return wrong_shape(input, "[n] token ids", err);
+    if (count < 1 || count > (size_t)session->model->sizes.max_tokens) {
+        pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "the prompt has too many or too few tokens");
+        pi0_err_where(err, "tokens");
+        pi0_err_expected(err, "1 .. %d", session->model->sizes.max_tokens);
+        pi0_err_got(err, "%zu", count);
+        return status;
+    }
+    session->has_tokens = false;
+    PI0_TRY(pi0_array_to_i64(input, session->tokens, count, err));
+    session->n_tokens = count;
+    session->has_tokens = true;
+    return PI0_OK;
+}
+
+static pi0_status set_state_input(pi0_session *session, const pi0_array *input, pi0_error *err)
+{
+    size_t count;
+    char expected[64];
+    snprintf(expected, sizeof expected, "[%d]: normalised and padded", session->model->arch.action_dim);
+    if (!is_vector(input, &count) || count != (size_t)session->model->arch.action_dim)
+        return wrong_shape(input, expected, err);
+    session->has_model_state = false;
+    PI0_TRY(pi0_array_to_f32(input, session->model_state, count, err));
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(session->model_state[i])) {
+            pi0_status status = pi0_fail(err, PI0_ERR_NONFINITE, "the state holds a value that is not finite");
+            pi0_err_where(err, "state[%zu]", i);
+            return status;
+        }
+    session->has_model_state = true;
+    return PI0_OK;
+}
+
+pi0_status pi0_set_input(pi0_session *session, const pi0_array *input, pi0_error *err)
+{
+    if (!session->preprocessed) {
+        clear_observation(session);
+        session->preprocessed = true;
+    }
+    if (!strncmp(input->name, "image.", 6))
+        return set_picture_input(session, input, err);
+    if (!strcmp(input->name, "tokens"))
+        return set_tokens_input(session, input, err);
+    if (!strcmp(input->name, "state"))
+        return set_state_input(session, input, err);
+    if (!strcmp(input->name, "noise"))
+        return set_noise_array(session, input, err);
+    return unknown_array(session, input->name, true, err);
+}
+
+pi0_status pi0_set_observation(pi0_session *session, const pi0_arrays *arrays, int preprocessed, pi0_error *err)
+{
+    clear_observation(session);
+    session->preprocessed = preprocessed != 0;
+    for (size_t i = 0; i < pi0_arrays_count(arrays); i++) {
+        const pi0_array *array = pi0_arrays_at(arrays, i);
+        if (!strncmp(array->name, "ref/", 4) || !strncmp(array->name, "gate/", 5))
+            continue;
+        if (preprocessed)
+            PI0_TRY(pi0_set_input(session, array, err));
+        else if (!strcmp(array->name, "state"))
+            PI0_TRY(set_state_array(session, array, err));
+        else if (!strcmp(array->name, "prompt"))
+            PI0_TRY(set_prompt_array(session, array, err));
+        else if (!strcmp(array->name, "noise"))
+            PI0_TRY(set_noise_array(session, array, err));
+        else {
+            int slot;
+            if (pi0_recipe_camera(session->model->recipe, array->name, &slot, NULL) != PI0_OK)
+                return unknown_array(session, array->name, false, err);
+            PI0_TRY(pi0_set_image(session, array->name, array, err));
+        }
+    }
+    return PI0_OK;
+}

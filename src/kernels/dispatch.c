@@ -1,0 +1,159 @@
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "kernels/isa.h"
+
+/* The ladder, worst first. A rung stands on all rungs below it. */
+typedef struct rung {
+    const char *name;
+    const pi0_kernels_isa *isa; /* NULL: not compiled */
+    const char *(*missing)(void); /* what this machine lacks, or NULL */
+} rung;
+
+static const char *nothing_missing(void) { return NULL; }
+
+#if defined(__x86_64__)
+
+enum { CPUID_SAVE_STATE = 1 << 27, XCR0_SSE_AVX = 6 };
+
+/* Whether the operating system saves the registers named by `mask` when it switches threads. */
+static bool os_saves(unsigned mask)
+{
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & CPUID_SAVE_STATE))
+        return false;
+    __asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
+    return (a & mask) == mask;
+}
+
+static const char *avx2_missing(void)
+{
+    unsigned a, b, c, d, a7, b7, c7, d7;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !__get_cpuid_count(7, 0, &a7, &b7, &c7, &d7))
+        return "the CPU has no AVX2";
+    if (!(b7 & bit_AVX2))
+        return "the CPU has no AVX2";
+    if (!(c & bit_FMA))
+        return "the CPU has no FMA";
+    if (!(c & bit_F16C))
+        return "the CPU has no F16C";
+    if (!os_saves(XCR0_SSE_AVX))
+        return "the operating system does not save AVX registers";
+    return NULL;
+}
+
+#else
+
+static const char *avx2_missing(void) { return "the CPU is not x86-64"; }
+
+#endif
+
+static const rung ladder[] = {
+    {"ref", &pi0_isa_ref, nothing_missing},
+#ifdef PI0_HAVE_AVX2
+    {"avx2", &pi0_isa_avx2, avx2_missing},
+#else
+    {"avx2", NULL, avx2_missing},
+#endif
+};
+
+enum { RUNGS = sizeof ladder / sizeof ladder[0] };
+
+static const char *unusable_because(const rung *r)
+{
+    const char *missing = r->missing();
+    if (missing != NULL)
+        return missing;
+    return r->isa == NULL ? "this build does not contain it" : NULL;
+}
+
+static void take(pi0_kernels *out, const pi0_kernels *from)
+{
+#define TAKE(member)                                                                                                                       \
+    if (from->member != NULL)                                                                                                              \
+        out->member = from->member;
+    out->isa = from->isa;
+    if (from->gemm != NULL) {
+        out->gemm = from->gemm;
+        out->gemm_workspace = from->gemm_workspace;
+        out->gemm_n_step = from->gemm_n_step;
+    }
+    if (from->attention != NULL) {
+        out->attention = from->attention;
+        out->attention_workspace = from->attention_workspace;
+    }
+    TAKE(attention_scores)
+    TAKE(softmax)
+    TAKE(attention_mix)
+    TAKE(layer_norm)
+    TAKE(rms_norm)
+    TAKE(ada_norm)
+    TAKE(gated_add)
+    TAKE(add)
+    TAKE(mul)
+    TAKE(gelu)
+    TAKE(silu)
+    TAKE(rope)
+    TAKE(embed)
+    TAKE(patchify)
+    TAKE(euler)
+    TAKE(finite)
+#undef TAKE
+}
+
+static pi0_status fail_cap(const char *cap, const char *reason, pi0_error *err)
+{
+    pi0_fail(err, PI0_ERR_ARGUMENT, "instruction set '%s' cannot be used: %s", cap, reason);
+    char usable[128] = "";
+    for (int i = 0; i < RUNGS; i++)
+        if (unusable_because(&ladder[i]) == NULL) {
+            size_t n = strlen(usable);
+            snprintf(usable + n, sizeof usable - n, "%s%s", n > 0 ? ", " : "", ladder[i].name);
+        }
+    pi0_err_where(err, "isa");
+    pi0_err_expected(err, "one of: %s", usable);
+    pi0_err_got(err, "%s", cap);
+    pi0_err_hint(err, "leave it out to use the best one of this machine");
+    return PI0_ERR_ARGUMENT;
+}
+
+pi0_status pi0_kernels_select(const char *cap, pi0_kernels *out, pi0_error *err)
+{
+    int top = RUNGS - 1;
+    if (cap != NULL) {
+        for (top = 0; top < RUNGS && strcmp(ladder[top].name, cap) != 0;)
+            top++;
+        if (top == RUNGS)
+            return fail_cap(cap, "no such instruction set is known", err);
+        const char *reason = unusable_because(&ladder[top]);
+        if (reason != NULL)
+            return fail_cap(cap, reason, err);
+    }
+    memset(out, 0, sizeof *out);
+    for (int i = 0; i <= top; i++)
+        if (unusable_because(&ladder[i]) == NULL)
+            take(out, ladder[i].isa->table);
+    return PI0_OK;
+}
+
+size_t pi0_kernels_report(pi0_isa_report *out, size_t cap)
+{
+    int best = 0;
+    for (int i = 0; i < RUNGS; i++)
+        if (unusable_because(&ladder[i]) == NULL)
+            best = i;
+    for (size_t i = 0; i < RUNGS && i < cap; i++) {
+        const char *reason = unusable_because(&ladder[i]);
+        out[i] = (pi0_isa_report){
+            .name = ladder[i].name,
+            .compiled = ladder[i].isa != NULL,
+            .usable = reason == NULL,
+            .used = (int)i == best,
+            .reason = reason != NULL ? reason : "",
+        };
+    }
+    return RUNGS;
+}

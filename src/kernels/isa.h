@@ -1,0 +1,17 @@
+/* isa - what an instruction-set folder exports to dispatch.c. Members that a folder leaves NULL come from the folders below it. */
+#ifndef PI0_KERNELS_ISA_H
+#define PI0_KERNELS_ISA_H
+
+#include "kernels/kernels.h"
+
+typedef struct pi0_kernels_isa {
+    const char *name;
+    const pi0_kernels *table;
+} pi0_kernels_isa;
+
+extern const pi0_kernels_isa pi0_isa_ref;
+#ifdef PI0_HAVE_AVX2
+extern const pi0_kernels_isa pi0_isa_avx2;
+#endif
+
+#endif

@@ -1,0 +1,87 @@
+/* kernels - pure functions on host memory, one folder per instruction set.
+ *
+ * A kernel family is a member of pi0_kernels, an instruction set a folder that fills the members it has; dispatch.c starts from ref
+ * and lets better folders override, per kernel. A kernel never allocates, threads, logs, or reads the environment; it touches nothing
+ * outside the rows and columns that its arguments name. The device splits work by calling a kernel on a range of rows or columns.
+ *
+ * All matrices are row-major f32 unless a dtype is given; ld is the distance between rows, in elements.
+ * Contract: the bits of an output row depend on that row's inputs alone - not on how many rows there are, where they lie, or how the
+ * work was split.
+ */
+#ifndef PI0_KERNELS_H
+#define PI0_KERNELS_H
+
+#include "base/base.h"
+
+/* y[m,n] = x[m,k] * w[n,k]^T (+ bias[n]).  w: f32, bf16 or f16, row-major as checkpoints store it. Accumulation f32. */
+typedef struct pi0_gemm {
+    const float *x; size_t ldx;
+    const void *w; pi0_dtype w_dtype; size_t ldw;
+    const float *bias; /* or NULL */
+    float *y; size_t ldy;
+    int m, n, k;
+} pi0_gemm;
+
+/* One attention problem: rows of queries against a first and an optional second run of keys, one K/V head shared by all query heads
+ * when kv_heads is 1 (Gemma), one each when kv_heads == heads (SigLIP).
+ * out[r, h*d..] = softmax(scale * q[r,h] . k[j] over allowed j) . v[j]. A row without any allowed key gives zeros. */
+typedef struct pi0_attention {
+    const float *q; size_t ldq;            /* [rows, heads*d] */
+    const float *k, *v; size_t ldkv;       /* [keys, kv_heads*d] */
+    const float *k2, *v2; size_t ldkv2;    /* [keys2, kv_heads*d], or NULL */
+    const uint8_t *mask;                   /* [keys]: 0 = key not attended; NULL = all; the second run is never masked */
+    float *out; size_t ldo;                /* [rows, heads*d] */
+    int rows, keys, keys2, heads, kv_heads, d;
+    int alone;                             /* rows 0 .. alone-1 see of the second run only keys 0 .. alone-1 (pi0's state token) */
+    float scale;
+} pi0_attention;
+
+typedef struct pi0_kernels {
+    const char *isa; /* the best folder that contributed */
+
+    /* Columns [n0,n1) of the product, rows [m0,m1). workspace: gemm_workspace bytes, aligned to PI0_ALIGN, private to the call. */
+    void (*gemm)(const pi0_gemm *g, int m0, int m1, int n0, int n1, void *workspace);
+    size_t gemm_workspace;
+    int gemm_n_step; /* n0 and n1 are multiples of this, or n1 == n */
+
+    /* The three core pieces of attention, each for one head and rows [r0,r1); scores: [rows, keys+keys2] of that head. */
+    void (*attention_scores)(const pi0_attention *a, int head, int r0, int r1, float *scores, size_t lds);
+    void (*softmax)(float *scores, size_t lds, int rows, int cols); /* in place; -inf = not attended; a row of only -inf gives zeros */
+    void (*attention_mix)(const pi0_attention *a, int head, int r0, int r1, const float *scores, size_t lds);
+    /* All of it without a score matrix. workspace: attention_workspace bytes. */
+    void (*attention)(const pi0_attention *a, int head, int r0, int r1, void *workspace);
+    size_t attention_workspace;
+
+    /* Row kernels: `rows` rows of `cols`. In place allowed (y == x) unless said. eps as given. */
+    void (*layer_norm)(const float *x, size_t ldx, const float *w, const float *b, float eps, float *y, size_t ldy, int rows, int cols);
+    void (*rms_norm)(const float *x, size_t ldx, const float *w1 /* 1+w */, float eps, float *y, size_t ldy, int rows, int cols);
+    /* y = x/rms * (1 + scale) + shift; mod = [scale | shift | gate], 3*cols */
+    void (*ada_norm)(const float *x, size_t ldx, const float *mod, float eps, float *y, size_t ldy, int rows, int cols);
+    void (*gated_add)(const float *x, size_t ldx, const float *branch, size_t ldb, const float *gate, float *y, size_t ldy, int rows, int cols);
+    void (*add)(const float *a, size_t lda, const float *b, size_t ldb, float *y, size_t ldy, int rows, int cols);
+    void (*mul)(const float *a, size_t lda, const float *b, size_t ldb, float *y, size_t ldy, int rows, int cols);
+    void (*gelu)(const float *x, size_t ldx, float *y, size_t ldy, int rows, int cols); /* tanh form */
+    void (*silu)(const float *x, size_t ldx, float *y, size_t ldy, int rows, int cols);
+    /* Rotates heads of width d in halves (x1,x2) -> (x1 cos - x2 sin, x2 cos + x1 sin). sin, cos: [*, d/2] tables, row = position[r]. */
+    void (*rope)(const float *x, size_t ldx, const float *cos, const float *sin, const int32_t *position, int heads, int d, float *y, size_t ldy,
+                 int rows);
+    /* y[r] = table[id[r]] * scale; table f32, bf16 or f16 */
+    void (*embed)(const int32_t *ids, const void *table, pi0_dtype dtype, size_t ldt, float scale, float *y, size_t ldy, int rows, int cols);
+    /* picture [side,side,3] -> patches [(side/p)^2, 3*p*p], columns ordered channel, row, column as the conv weight is flattened */
+    void (*patchify)(const float *picture, int side, int p, float *y, size_t ldy, int row0, int row1);
+    void (*euler)(const float *x, size_t ldx, const float *v, size_t ldv, float dt, float *y, size_t ldy, int rows, int cols); /* x + dt*v */
+    /* false when any value is NaN or infinite */
+    bool (*finite)(const float *x, size_t ldx, int rows, int cols);
+} pi0_kernels;
+
+typedef struct pi0_isa_report {
+    const char *name;   /* "avx2" */
+    bool compiled, usable, used;
+    const char *reason; /* why not usable, or "" */
+} pi0_isa_report;
+
+/* The table for this machine, no better than `cap` (NULL = best). Unknown cap, or one this machine lacks: PI0_ERR_ARGUMENT. */
+pi0_status pi0_kernels_select(const char *cap, pi0_kernels *out, pi0_error *err);
+size_t pi0_kernels_report(pi0_isa_report *out, size_t cap); /* number of instruction sets known */
+
+#endif

@@ -1,0 +1,18 @@
+#include "kernels/ref/simd.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/isa.h"
+
+#include "kernels/vector_tpl.h"
+
+#include "kernels/gemm_tpl.h"
+
+#include "kernels/attention_tpl.h"
+#include "kernels/rows_tpl.h"
+#include "kernels/table_tpl.h"
+
+static const pi0_kernels table = KERNELS_FROM_TEMPLATES("ref");
+
+const pi0_kernels_isa pi0_isa_ref = {.name = "ref", .table = &table};

@@ -1,0 +1,167 @@
+/* model - what a pi0 policy is: how its checkpoints are laid out and named, what its weights and its recipe say, which computation it
+ * describes. It knows no device and calls no kernel: it emits plans (plan.h) and transforms observations and actions on the host.
+ */
+#ifndef PI0_MODEL_H
+#define PI0_MODEL_H
+
+#include "device/device.h"
+#include "io/io.h"
+#include "plan/plan.h"
+
+/* ------------------------------------------------------------------ arch.c: sizes, read from tensor shapes */
+
+typedef struct pi0_gemma_arch {
+    int width, depth, mlp, heads, kv_heads, head_dim;
+} pi0_gemma_arch;
+
+typedef struct pi0_arch {
+    bool pi05;                 /* adaRMS expert, time_mlp, state in the prompt; else pi0 */
+    struct {
+        int width, depth, mlp, heads, patch, side, tokens; /* side: picture in pixels; tokens = (side/patch)^2 */
+    } vision;
+    pi0_gemma_arch prefix;     /* "Gemma 2B" */
+    pi0_gemma_arch expert;     /* "300M": shares depth, heads, kv_heads, head_dim with prefix */
+    int vocab;
+    int action_dim;            /* A: width of action_in_proj */
+    bool untied;               /* embed_tokens is stored beside lm_head and is the token table */
+} pi0_arch;
+
+/* The tensors of an architecture under their canonical names: openpi-PyTorch's, which have no prefix before "paligemma_with_expert."
+ * or "action_in_proj." (reference: openpi models_pytorch/pi0_pytorch.py). */
+typedef struct pi0_tensor_spec {
+    char name[160];
+    int rank;
+    int64_t shape[4];
+    bool needed;               /* false: published files carry it and inference never reads it (the expert's lm_head, the last norm) */
+} pi0_tensor_spec;
+
+/* Calls fn for every tensor, in file-independent order; stops at the first non-zero return and returns it. */
+int pi0_arch_each_tensor(const pi0_arch *arch, int (*fn)(void *context, const pi0_tensor_spec *spec), void *context);
+pi0_arch pi0_arch_base(bool pi05); /* the published sizes */
+uint64_t pi0_arch_parameters(const pi0_arch *arch, bool needed_only);
+
+/* ------------------------------------------------------------------ checkpoint.c: a MODEL argument -> files, layout, checked tensors */
+
+typedef enum pi0_layout { PI0_LAYOUT_OPENPI, PI0_LAYOUT_LEROBOT, PI0_LAYOUT_LEROBOT_03 } pi0_layout;
+
+typedef struct pi0_checkpoint {
+    char *path;                 /* what was asked for, resolved through the caches */
+    char *dir;                  /* where the side files lie */
+    pi0_layout layout;
+    const char *naming;         /* words for the dialect found: "openpi", "lerobot (model. prefix)", ... */
+    pi0_arch arch;
+    pi0_safetensors *file;
+    struct pi0_name_map *names; /* canonical name -> tensor */
+    json_t *config;             /* config.json, or NULL */
+} pi0_checkpoint;
+
+/* Finds, maps and checks everything: layout, naming, every needed tensor with its exact shape, pi0 against pi05 by tensors and config.
+ * All that is missing, misshapen or unexpected is in one error. pi0-FAST, MEM, PEFT and orbax are refused by name. */
+pi0_status pi0_checkpoint_open(const char *path, const pi0_options *options, const pi0_log *log, pi0_checkpoint **out, pi0_error *err);
+void pi0_checkpoint_close(pi0_checkpoint **checkpoint);
+const pi0_tensor_view *pi0_checkpoint_tensor(const pi0_checkpoint *checkpoint, const char *canonical); /* NULL when absent */
+const char *pi0_layout_name(pi0_layout layout);
+json_t *pi0_checkpoint_describe(const pi0_checkpoint *checkpoint, bool tensors); /* for inspect; NULL when out of memory */
+
+/* Where a MODEL argument's directory is, without opening weights (tokenize, recipe tools). malloc'ed. */
+pi0_status pi0_checkpoint_locate(const char *path, const pi0_options *options, char **dir, char **weights_file, pi0_error *err);
+
+/* ------------------------------------------------------------------ recipe.c …: what the weights alone do not say (docs/recipe.md) */
+
+typedef enum pi0_norm_kind { PI0_NORM_IDENTITY, PI0_NORM_MEAN_STD, PI0_NORM_QUANTILES, PI0_NORM_QUANTILE10, PI0_NORM_MIN_MAX } pi0_norm_kind;
+typedef enum pi0_family { PI0_FAMILY_OPENPI, PI0_FAMILY_LEROBOT } pi0_family; /* arithmetic of normalisation and of the time schedule */
+
+typedef struct pi0_recipe pi0_recipe; /* recipe.h, private to the recipe files: fields, origins, statistics */
+
+/* What the engine reads from a recipe. */
+typedef struct pi0_recipe_facts {
+    pi0_family family;
+    bool pi05;
+    int n_slots;
+    const char *slots[PI0_MAX_CAMERAS]; /* model slots, in model order */
+    const char *keys[PI0_MAX_CAMERAS];  /* the robot's key of each, "" when the slot is one of empty_cameras */
+    bool empty[PI0_MAX_CAMERAS];        /* never given: masked */
+    bool close_up;                      /* absent cameras move behind the present ones (LeRobot) instead of keeping their place (openpi) */
+    bool required[PI0_MAX_CAMERAS];     /* absence is an error */
+    pi0_resize resize;
+    int image_size;
+    int state_dim, action_dim;          /* the robot's widths */
+    bool state_in_prompt;               /* the prompt cannot be made without the state */
+    bool relative;                      /* some action dims are relative to the state of the request: it is needed for them */
+    int horizon, steps, max_tokens;
+    bool time_in_f32;                   /* openpi: t += dt in f32; LeRobot: 1 + step*dt in f64, then f32 */
+    double min_period, max_period;      /* of the time embedding */
+    const char *default_prompt;         /* or NULL */
+    const char *tokenizer_rules;        /* "hf" or "spm": how text that spells special tokens is read */
+} pi0_recipe_facts;
+
+/* checkpoint may be NULL with options->recipe or options->config set (tools). tokenizer_dir etc. come from options. Missing statistics are an
+ * error unless options->no_norm; with problems != NULL they are appended there (json array of strings) and loading goes on. */
+pi0_status pi0_recipe_load(const pi0_checkpoint *checkpoint, const pi0_options *options, const pi0_log *log, json_t *problems, pi0_recipe **out,
+                           pi0_error *err);
+void pi0_recipe_free(pi0_recipe **recipe);
+const pi0_recipe_facts *pi0_recipe_get_facts(const pi0_recipe *recipe);
+json_t *pi0_recipe_describe(const pi0_recipe *recipe); /* every field {"value","origin"}, statistics summary and warnings */
+json_t *pi0_recipe_to_json(const pi0_recipe *recipe);  /* the recipe file */
+
+/* Which slot a camera name means: the robot's key, its short form, or the slot's own name. The error lists expected and given.
+ * *slot = -1 with PI0_OK: a camera that this robot may send and the model has no use for (ALOHA's cam_low). */
+pi0_status pi0_recipe_camera(const pi0_recipe *recipe, const char *name, int *slot, pi0_error *err);
+
+/* transform.c. Raw state -> the model's: joint flips and gripper maps, normalisation. padded: f32 [model_dim], zero-filled;
+ * text: f64 [state_dim] as the prompt digitises it. */
+pi0_status pi0_recipe_state(const pi0_recipe *recipe, const double *raw, int model_dim, float *padded, double *text, pi0_error *err);
+
+/* prompt.c. Clean, frame, digitise, tokenise, truncate. prompt NULL = default. ids: cap >= max_tokens. framed may be NULL. A cut prompt is
+ * logged as a warning. */
+pi0_status pi0_recipe_prompt(const pi0_recipe *recipe, const pi0_tokenizer *tokenizer, const char *prompt, const double *text_state,
+                             const pi0_log *log, int64_t *ids, size_t cap, size_t *count, pi0_text *framed, pi0_error *err);
+
+/* transform.c. Model actions f32 [rows, model_dim] -> robot actions f64 [rows, action_dim], with the state of the request. */
+pi0_status pi0_recipe_actions(const pi0_recipe *recipe, const float *actions, int rows, int model_dim, const double *raw_state, double *out,
+                              pi0_error *err);
+
+/* tokenizer_find.c: the tokenizer file for a model and the rules its family follows ("hf", "spm"). path_out: pi0_free. */
+pi0_status pi0_tokenizer_locate(const char *dir, const pi0_options *options, pi0_family family, char **path_out, const char **rules_out, pi0_error *err);
+
+/* ------------------------------------------------------------------ weights.c: plan weights -> host memory */
+
+/* Evaluates one weight expression over the checkpoint's tensors. A tensor that is wanted as it is stored becomes a view of the mapping; else
+ * *out owns fresh memory. The sources are checked against the expression's shape. */
+pi0_status pi0_weight_evaluate(const pi0_checkpoint *checkpoint, const pi0_weight *weight, pi0_host_weight *out, pi0_error *err);
+
+/* How many bytes of fresh memory, and of the mapping, that will take. */
+void pi0_weight_bytes(const pi0_checkpoint *checkpoint, const pi0_weight *weight, uint64_t *owned, uint64_t *mapped);
+
+/* "bf16" when the large matrices are stored so, else "f32": what --precision auto means. */
+pi0_precision pi0_checkpoint_precision(const pi0_checkpoint *checkpoint);
+
+/* ------------------------------------------------------------------ vision.c, gemma.c, policy.c: the computation, as two plans */
+
+typedef struct pi0_policy_sizes {
+    int cameras;      /* slots of the model */
+    int max_tokens;   /* prompt rows, at most */
+    int horizon;      /* action rows */
+    int lanes;        /* max_batch */
+} pi0_policy_sizes;
+
+/* Tensors of the two plans that the engine reads and writes. Ids belong to the plan named. */
+typedef struct pi0_policy_io {
+    /* context plan */
+    int pictures;     /* in: CAMERA rows, side*side*3 */
+    int tokens;       /* in: TEXT rows, i32 ids */
+    int vision;       /* tap: IMAGE rows, prefix width; -1 unless stages are kept */
+    int k[PI0_MAX_LAYERS], v[PI0_MAX_LAYERS]; /* out: PREFIX rows, kv_heads*head_dim */
+    /* denoise plan */
+    int state;        /* in, pi0: LANE rows, action_dim; -1 for pi05 */
+    int x;            /* in: ACTION rows, action_dim */
+    int velocity;     /* out */
+    int x_next;       /* out */
+    int k_in[PI0_MAX_LAYERS], v_in[PI0_MAX_LAYERS]; /* in: PREFIX rows, bound to k, v of context */
+} pi0_policy_io;
+
+/* Builds both plans; every weight is declared by canonical name. keep_stages adds the taps. */
+pi0_status pi0_policy_emit(const pi0_arch *arch, const pi0_policy_sizes *sizes, double min_period, double max_period, bool keep_stages,
+                           pi0_plan **context, pi0_plan **denoise, pi0_policy_io *io, pi0_error *err);
+
+#endif

@@ -1,0 +1,156 @@
+/* Plan weights -> host memory. A weight is an expression over checkpoint tensors; most are one tensor as stored, and stay where the file
+ * is mapped. */
+#include <string.h>
+
+#include "model/model.h"
+
+static int64_t elements(const pi0_tensor_view *view)
+{
+    int64_t n = 1;
+    for (int i = 0; i < view->rank; i++)
+        n *= view->shape[i];
+    return n;
+}
+
+/* The dtype that a weight has in memory: as stored unless its precision or its form asks for another. */
+static pi0_dtype memory_dtype(const pi0_checkpoint *checkpoint, const pi0_weight *weight)
+{
+    if (weight->use == PI0_USE_VECTOR || weight->n_sources == 0)
+        return PI0_F32;
+    const pi0_tensor_view *first = pi0_checkpoint_tensor(checkpoint, weight->source[0]);
+    pi0_dtype stored = first ? first->dtype : PI0_F32;
+    if (stored == PI0_F64)
+        return PI0_F32;
+    if (weight->precision == PI0_PRECISION_BF16 && weight->use == PI0_USE_MATRIX)
+        return PI0_BF16;
+    return stored; /* widening bf16 and f16 to f32 is exact, so f32 needs no copy: the product widens as it reads */
+}
+
+static bool is_view(const pi0_checkpoint *checkpoint, const pi0_weight *weight)
+{
+    if (weight->form != PI0_FORM_TENSOR || weight->n_sources != 1)
+        return false;
+    const pi0_tensor_view *view = pi0_checkpoint_tensor(checkpoint, weight->source[0]);
+    return view && view->dtype == memory_dtype(checkpoint, weight);
+}
+
+void pi0_weight_bytes(const pi0_checkpoint *checkpoint, const pi0_weight *weight, uint64_t *owned, uint64_t *mapped)
+{
+    uint64_t bytes = (uint64_t)weight->rows * (uint64_t)weight->cols * pi0_dtype_size(memory_dtype(checkpoint, weight));
+    *owned = is_view(checkpoint, weight) ? 0 : bytes;
+    *mapped = is_view(checkpoint, weight) ? bytes : 0;
+}
+
+pi0_precision pi0_checkpoint_precision(const pi0_checkpoint *checkpoint)
+{
+    const pi0_tensor_view *matrix =
+        pi0_checkpoint_tensor(checkpoint, "paligemma_with_expert.paligemma.model.language_model.layers.0.mlp.gate_proj.weight");
+    return matrix && (matrix->dtype == PI0_BF16 || matrix->dtype == PI0_F16) ? PI0_PRECISION_BF16 : PI0_PRECISION_F32;
+}
+
+/* ------------------------------------------------------------------ evaluation */
+
+static void fill_rope_table(const pi0_weight *weight, float *out)
+{
+    const int64_t positions = weight->rows / 2;
+    const int head_dim = (int)weight->cols * 2;
+    for (int64_t p = 0; p < positions; p++)
+        pi0_rope_angles((int)p, head_dim, out + p * weight->cols, out + (positions + p) * weight->cols);
+}
+
+enum { PIECE = 1 << 16 }; /* elements converted at a time: the pages of a large source can leave memory behind it */
+
+static pi0_status copy_as_bf16(const pi0_tensor_view *view, uint16_t *out, pi0_error *err)
+{
+    const size_t element = pi0_dtype_size(view->dtype), total = (size_t)elements(view);
+    float *piece = pi0_alloc_array(PIECE, sizeof *piece);
+    if (!piece)
+        return pi0_fail_memory(err, PIECE * sizeof *piece, "converting a weight");
+    pi0_status status = PI0_OK;
+    for (size_t first = 0; first < total && status == PI0_OK; first += PIECE) {
+        const size_t count = total - first < PIECE ? total - first : PIECE;
+        const pi0_tensor_view part = {.name = view->name,
+                                      .dtype = view->dtype,
+                                      .rank = 1,
+                                      .shape = {(int64_t)count},
+                                      .data = (const uint8_t *)view->data + first * element,
+                                      .bytes = count * element};
+        status = pi0_tensor_to_f32(&part, piece, count, err);
+        for (size_t i = 0; i < count && status == PI0_OK; i++)
+            out[first + i] = pi0_bf16_from_f32(piece[i]);
+    }
+    pi0_free(piece);
+    pi0_map_release_pages(view->data, view->bytes);
+    return status;
+}
+
+static pi0_status copy_source(const pi0_tensor_view *view, pi0_dtype dtype, uint8_t *to, pi0_error *err)
+{
+    if (view->dtype == dtype) {
+        memcpy(to, view->data, view->bytes);
+        return PI0_OK;
+    }
+    if (dtype == PI0_BF16)
+        return copy_as_bf16(view, (uint16_t *)(void *)to, err);
+    return pi0_tensor_to_f32(view, (float *)(void *)to, (size_t)elements(view), err);
+}
+
+static pi0_status find_source(const pi0_checkpoint *checkpoint, const pi0_weight *weight, int source, const pi0_tensor_view **out,
+                              pi0_error *err)
+{
+    const pi0_tensor_view *view = pi0_checkpoint_tensor(checkpoint, weight->source[source]);
+    if (!view) {
+        pi0_status status = pi0_fail(err, PI0_ERR_MODEL, "a tensor that the model needs is missing");
+        pi0_err_where(err, "%s", weight->source[source]);
+        return status;
+    }
+    if (elements(view) != weight->source_rows[source] * weight->cols) {
+        pi0_status status = pi0_fail(err, PI0_ERR_MODEL, "a tensor has the wrong size");
+        pi0_err_where(err, "%s", weight->source[source]);
+        pi0_err_expected(err, "%lld x %lld elements", (long long)weight->source_rows[source], (long long)weight->cols);
+        pi0_err_got(err, "%lld elements", (long long)elements(view));
+        return status;
+    }
+    *out = view;
+    return PI0_OK;
+}
+
+static pi0_status evaluate_copy(const pi0_checkpoint *checkpoint, const pi0_weight *weight, pi0_host_weight *out, pi0_error *err)
+{
+    const size_t element = pi0_dtype_size(out->dtype);
+    uint8_t *memory = pi0_alloc_array((size_t)(weight->rows * weight->cols), element);
+    if (!memory)
+        return pi0_fail_memory(err, (size_t)(weight->rows * weight->cols) * element,
+                               weight->n_sources ? weight->source[0] : "the rope table");
+    size_t offset = 0;
+    for (int s = 0; s < weight->n_sources; s++) {
+        const pi0_tensor_view *view;
+        pi0_status status = find_source(checkpoint, weight, s, &view, err);
+        if (status == PI0_OK)
+            status = copy_source(view, out->dtype, memory + offset, err);
+        if (status != PI0_OK) {
+            pi0_free(memory);
+            return status;
+        }
+        offset += (size_t)(weight->source_rows[s] * weight->cols) * element;
+    }
+    float *values = (float *)(void *)memory;
+    if (weight->form == PI0_FORM_ONE_PLUS)
+        for (int64_t i = 0; i < weight->rows * weight->cols; i++)
+            values[i] = 1.0f + values[i];
+    if (weight->form == PI0_FORM_ROPE_TABLE)
+        fill_rope_table(weight, values);
+    out->data = out->owned = memory;
+    return PI0_OK;
+}
+
+pi0_status pi0_weight_evaluate(const pi0_checkpoint *checkpoint, const pi0_weight *weight, pi0_host_weight *out, pi0_error *err)
+{
+    *out = (pi0_host_weight){.dtype = memory_dtype(checkpoint, weight), .rows = weight->rows, .cols = weight->cols};
+    if (!is_view(checkpoint, weight))
+        return evaluate_copy(checkpoint, weight, out, err);
+    const pi0_tensor_view *view;
+    PI0_TRY(find_source(checkpoint, weight, 0, &view, err));
+    out->data = view->data;
+    return PI0_OK;
+}

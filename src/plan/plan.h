@@ -1,0 +1,232 @@
+/* plan - what to compute: a flat list of ops over tensors, built once, checked, rewritten by passes, laid out in one arena.
+ *
+ * A plan is SSA: every op writes one new tensor; where that lies is the planner's business alone. It is built for maximum sizes. What
+ * varies from one inference to the next is in the parameter block (pi0_params), which a device reads while it runs.
+ *
+ * Rows are ragged: a tensor is [row space, cols]; a row space (pi0_rows) says what its rows stand for. The live rows of all lanes lie one
+ * lane after another without gaps, so a matrix product sees one tall matrix, and attention finds each lane's rows in the parameter block.
+ *
+ * Nothing here runs anything: devices do (device/device.h). Nothing here knows what a policy is: the model does (model/model.h).
+ */
+#ifndef PI0_PLAN_H
+#define PI0_PLAN_H
+
+#include "base/base.h"
+
+/* ------------------------------------------------------------------ row spaces */
+
+typedef enum pi0_rows {
+    PI0_ROWS_CAMERA, /* one a picture */
+    PI0_ROWS_IMAGE,  /* image_tokens a picture */
+    PI0_ROWS_TEXT,   /* prompt tokens */
+    PI0_ROWS_PREFIX, /* a lane's IMAGE rows, then its TEXT rows */
+    PI0_ROWS_STATE,  /* one a lane (pi0) */
+    PI0_ROWS_ACTION, /* horizon a lane */
+    PI0_ROWS_SUFFIX, /* a lane's STATE row (pi0), then its ACTION rows */
+    PI0_ROWS_TIME,   /* one for each flow time in use */
+    PI0_ROWS_COUNT
+} pi0_rows;
+
+extern const char *const pi0_rows_names[PI0_ROWS_COUNT];
+
+typedef struct pi0_span {
+    int first, count;
+} pi0_span;
+
+/* What varies between runs. Owned and filled by the engine; host memory. */
+typedef struct pi0_params {
+    int lanes;
+    pi0_span span[PI0_ROWS_COUNT][PI0_MAX_BATCH]; /* rows of each lane; PI0_ROWS_TIME uses lane 0 */
+    int total[PI0_ROWS_COUNT];                    /* live rows of all lanes */
+    const int32_t *prefix_position;               /* [PREFIX rows] RoPE positions */
+    const int32_t *suffix_position;               /* [SUFFIX rows] */
+    const uint8_t *prefix_mask;                   /* [PREFIX rows] 0 = not attended; NULL = all are (drop-masked) */
+    const int32_t *time_row;                      /* [action rows] which TIME row conditions it */
+    const float *time;                            /* [TIME rows] flow time, 1 = noise, 0 = actions */
+    float dt;                                     /* of the Euler step, negative */
+} pi0_params;
+
+/* ------------------------------------------------------------------ weights: expressions over checkpoint tensors */
+
+typedef enum pi0_weight_use {
+    PI0_USE_MATRIX, /* right-hand side of LINEAR: precision chosen by the quantise pass */
+    PI0_USE_VECTOR, /* bias, norm, small table: always f32 */
+    PI0_USE_TABLE   /* token table: stays as stored, rows are read where they lie */
+} pi0_weight_use;
+
+typedef enum pi0_weight_form {
+    PI0_FORM_TENSOR,    /* the sources one below the other, as stored */
+    PI0_FORM_ONE_PLUS,  /* 1 + w: Gemma's RMSNorm scale, in f32 */
+    PI0_FORM_ROPE_TABLE /* no source: [2*positions, d/2]: cos of p * theta^(-2i/d) for all positions p, then sin */
+} pi0_weight_form;
+
+typedef enum pi0_precision { PI0_PRECISION_STORED, PI0_PRECISION_F32, PI0_PRECISION_BF16 } pi0_precision;
+
+#define PI0_MAX_SOURCES 3
+
+typedef struct pi0_weight {
+    pi0_weight_form form;
+    pi0_weight_use use;
+    pi0_precision precision; /* STORED until the quantise pass has run */
+    int n_sources;
+    char *source[PI0_MAX_SOURCES]; /* canonical names, owned */
+    int64_t source_rows[PI0_MAX_SOURCES];
+    int64_t rows, cols; /* a vector is [1, cols] */
+} pi0_weight;
+
+/* ------------------------------------------------------------------ tensors and ops */
+
+typedef enum pi0_tensor_kind { PI0_TENSOR_INPUT, PI0_TENSOR_WEIGHT, PI0_TENSOR_VALUE } pi0_tensor_kind;
+
+typedef struct pi0_tensor {
+    pi0_tensor_kind kind;
+    pi0_dtype dtype; /* PI0_F32, or PI0_I32 for token ids */
+    pi0_rows rows;   /* of inputs and values */
+    int cols;
+    int weight;       /* index into plan->weights, or -1 */
+    bool output;      /* kept: bound to a buffer of the engine's, no pass may remove it */
+    const char *name; /* of inputs and outputs; static text */
+    size_t offset;    /* in the arena, of values that are no outputs (planner.c) */
+} pi0_tensor;
+
+typedef enum pi0_op_kind {
+#define OP(id, name, min, max, kind, in_place) PI0_OP_##id,
+#include "plan/ops.def"
+#undef OP
+    PI0_OP_COUNT
+} pi0_op_kind;
+
+#define PI0_OP_INPUTS 5
+
+typedef enum pi0_group { PI0_GROUP_LANE, PI0_GROUP_CAMERA } pi0_group; /* what attends to what: a lane's rows, or one picture's */
+
+typedef struct pi0_op {
+    pi0_op_kind kind;
+    int in[PI0_OP_INPUTS]; /* tensor ids, -1 = absent */
+    int out;
+    const char *part; /* "vision", "prefix", "expert", "action": for reports; static text */
+    int layer;        /* or -1 */
+    /* attributes; which ones count depends on the kind */
+    int heads, kv_heads, head_dim; /* ROPE*, attention */
+    int keys;                      /* attention: most keys of one group */
+    pi0_group group;
+    bool alone;                    /* attention: a lane's STATE row sees, of the second run of keys, only itself */
+    bool masked;                   /* attention: prefix_mask applies to the first run of keys */
+    int side, patch;               /* PATCHIFY */
+    float scale, eps;              /* scale: EMBED, attention. eps: norms */
+    double min_period, max_period; /* TIME_EMBED */
+} pi0_op;
+
+typedef struct pi0_op_info {
+    const char *name;
+    int min_in, max_in;
+    bool fused, in_place;
+} pi0_op_info;
+
+extern const pi0_op_info pi0_op_infos[PI0_OP_COUNT];
+
+typedef struct pi0_plan {
+    const char *name; /* "context" or "denoise" */
+    pi0_tensor *tensors;
+    int n_tensors;
+    pi0_op *ops;
+    int n_ops;
+    pi0_weight *weights;
+    int n_weights;
+    int max_rows[PI0_ROWS_COUNT]; /* of all lanes together */
+    int image_tokens;             /* IMAGE rows a CAMERA row */
+    const char *part;             /* builder state: stamped on new ops */
+    int layer;
+    int capacity_tensors, capacity_ops, capacity_weights;
+    pi0_status failed; /* sticky: the builder functions do nothing once set */
+    pi0_error *err;    /* where the first failure is described; borrowed from pi0_plan_create */
+    /* set by passes */
+    bool live_rows; /* drop-masked: only valid prefix rows are computed */
+    bool use_arena, use_replay;
+    /* set by the planner */
+    size_t arena_bytes; /* what the layout takes */
+    size_t live_bytes;  /* the most bytes alive at once: no layout can be smaller */
+} pi0_plan;
+
+/* ------------------------------------------------------------------ build.c
+ * Builder functions return a tensor id, or -1 once something failed; check plan->failed (or pi0_plan_finish) at the end. Shapes are
+ * checked as ops are added; a mismatch is PI0_ERR_INTERNAL that names op and shapes. */
+
+pi0_status pi0_plan_create(const char *name, const int max_rows[PI0_ROWS_COUNT], int image_tokens, pi0_plan **out, pi0_error *err);
+void pi0_plan_free(pi0_plan **plan);
+pi0_status pi0_plan_finish(pi0_plan *plan); /* the sticky status; forgets plan->err */
+
+void pi0_plan_part(pi0_plan *plan, const char *part, int layer);
+int pi0_plan_input(pi0_plan *plan, const char *name, pi0_dtype dtype, pi0_rows rows, int cols);
+void pi0_plan_output(pi0_plan *plan, int tensor, const char *name);
+int pi0_plan_weight(pi0_plan *plan, pi0_weight_form form, pi0_weight_use use, const char *source, int64_t rows, int64_t cols);
+
+int pi0_plan_patchify(pi0_plan *plan, int pictures, int side, int patch);
+int pi0_plan_embed(pi0_plan *plan, int ids, int table, float scale);
+int pi0_plan_linear(pi0_plan *plan, int x, int w, int bias /* or -1 */);
+int pi0_plan_unary(pi0_plan *plan, pi0_op_kind kind, int x);         /* GELU, SILU */
+int pi0_plan_binary(pi0_plan *plan, pi0_op_kind kind, int a, int b); /* ADD, MUL, EULER */
+int pi0_plan_layer_norm(pi0_plan *plan, int x, int w, int b, float eps);
+int pi0_plan_rms_norm(pi0_plan *plan, int x, int w, float eps);
+int pi0_plan_ada_norm(pi0_plan *plan, int x, int mod, float eps);
+int pi0_plan_gated_add(pi0_plan *plan, int x, int branch, int mod);
+int pi0_plan_rope(pi0_plan *plan, int x, int heads, int head_dim);
+/* attn_scores, softmax, attn_mix. k2, v2 may be -1. scale is 1/sqrt(head_dim). */
+typedef struct pi0_attention_form {
+    int heads, kv_heads, head_dim, keys;
+    pi0_group group;
+    bool alone, masked;
+} pi0_attention_form;
+int pi0_plan_attention(pi0_plan *plan, const pi0_attention_form *form, int q, int k, int v, int k2, int v2);
+int pi0_plan_concat_rows(pi0_plan *plan, int a, int b, pi0_rows rows);
+int pi0_plan_take_rows(pi0_plan *plan, int x, pi0_rows rows);
+int pi0_plan_concat_cols(pi0_plan *plan, int a, int b);
+int pi0_plan_time_embed(pi0_plan *plan, int width, double min_period, double max_period);
+
+/* ------------------------------------------------------------------ passes/: one file a pass, one line in passes.def */
+
+typedef enum pi0_pass_class { PI0_PASS_BIT, PI0_PASS_ORDER, PI0_PASS_ROUNDING } pi0_pass_class;
+
+typedef struct pi0_pass {
+    const char *name;
+    pi0_pass_class class;
+    const char *summary;
+    pi0_status (*run)(pi0_plan *plan, pi0_error *err);
+} pi0_pass;
+
+extern const pi0_pass pi0_passes[]; /* in running order; ends with name == NULL */
+const pi0_pass *pi0_pass_find(const char *name);
+const char *pi0_pass_class_name(pi0_pass_class class);
+
+/* Runs every pass but those in `disabled` (comma separated, may be NULL). An unknown name is PI0_ERR_ARGUMENT that lists the passes. */
+pi0_status pi0_passes_check(const char *disabled, pi0_error *err);
+bool pi0_pass_enabled(const char *disabled, const char *name);
+pi0_status pi0_passes_run(pi0_plan *plan, const char *disabled, pi0_error *err);
+
+/* The one place where precision is decided: every matrix gets what the policy says. */
+void pi0_plan_quantise(pi0_plan *plan, pi0_precision matrices);
+
+/* For passes: rewriting keeps tensor ids; ops marked with kind PI0_OP_COUNT are removed by pi0_plan_compact. */
+void pi0_plan_compact(pi0_plan *plan);
+int pi0_plan_producer(const pi0_plan *plan, int tensor);   /* op index, or -1 */
+int pi0_plan_uses(const pi0_plan *plan, int tensor);       /* how many op inputs read it; an output counts one more */
+int pi0_plan_insert_op(pi0_plan *plan, int at, pi0_op op); /* returns the index, or -1 with plan->failed set */
+int pi0_plan_new_value(pi0_plan *plan, pi0_rows rows, int cols);
+
+/* expand.c: replaces every fused op that takes() refuses by its core ops. expanded may be NULL, else gets the number of ops replaced. */
+pi0_status pi0_plan_expand(pi0_plan *plan, bool (*takes)(const pi0_op *op), int *expanded, pi0_error *err);
+
+/* verify.c: SSA, every input produced before use, shapes of every op, outputs kept. PI0_ERR_INTERNAL names the first fault. */
+pi0_status pi0_plan_verify(const pi0_plan *plan, pi0_error *err);
+
+/* rope.c: cos and sin [head_dim/2] of one position; what ROPE computes and PI0_FORM_ROPE_TABLE holds for every position. */
+void pi0_rope_angles(int position, int head_dim, float *cosines, float *sines);
+
+/* ------------------------------------------------------------------ planner.c */
+
+/* Liveness -> offset of every value that is no output; sets arena_bytes and live_bytes. */
+pi0_status pi0_plan_layout(pi0_plan *plan, pi0_error *err);
+size_t pi0_tensor_bytes(const pi0_plan *plan, int tensor); /* at maximum rows, rounded to PI0_ALIGN; ld = cols */
+void pi0_plan_last_uses(const pi0_plan *plan, int *last_use /* [n_tensors]: op index, or -1 */);
+
+#endif

@@ -1,0 +1,39 @@
+/* What passes share: looking around in a plan and removing ops. */
+#include "plan/plan.h"
+
+int pi0_plan_producer(const pi0_plan *plan, int tensor)
+{
+    for (int i = 0; i < plan->n_ops; i++)
+        if (plan->ops[i].kind != PI0_OP_COUNT && plan->ops[i].out == tensor)
+            return i;
+    return -1;
+}
+
+int pi0_plan_uses(const pi0_plan *plan, int tensor)
+{
+    int uses = plan->tensors[tensor].output ? 1 : 0;
+    for (int i = 0; i < plan->n_ops; i++)
+        for (int j = 0; plan->ops[i].kind != PI0_OP_COUNT && j < PI0_OP_INPUTS; j++)
+            uses += plan->ops[i].in[j] == tensor;
+    return uses;
+}
+
+void pi0_plan_compact(pi0_plan *plan)
+{
+    int kept = 0;
+    for (int i = 0; i < plan->n_ops; i++)
+        if (plan->ops[i].kind != PI0_OP_COUNT)
+            plan->ops[kept++] = plan->ops[i];
+    plan->n_ops = kept;
+}
+
+/* The one place where precision is decided (DESIGN 3): vectors are always f32, tables stay as stored. */
+void pi0_plan_quantise(pi0_plan *plan, pi0_precision matrices)
+{
+    for (int i = 0; i < plan->n_weights; i++) {
+        pi0_weight *weight = &plan->weights[i];
+        weight->precision = weight->use == PI0_USE_MATRIX   ? matrices
+                            : weight->use == PI0_USE_VECTOR ? PI0_PRECISION_F32
+                                                            : PI0_PRECISION_STORED;
+    }
+}

@@ -1,0 +1,237 @@
+#!/bin/bash
+# The program from outside: exit codes, streams, options, and one whole path from a synthetic checkpoint to `pi0 check`.
+# Run: PI0=build/pi0 tests/test_cli.sh        (CTest does; works from any folder, leaves nothing behind)
+set -u
+
+PI0=$(realpath "${PI0:?set PI0 to the program}")
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/pi0_cli.XXXXXX")
+trap 'rm -rf "$WORK"' EXIT
+cd "$WORK" || exit 1
+for variable in $(env | sed -n 's/^\(PI0_[A-Za-z0-9_]*\)=.*/\1/p'); do unset "$variable"; done
+export HOME=$WORK HF_HOME=$WORK/hf OPENPI_DATA_HOME=$WORK/openpi LC_ALL=C
+
+failures=0
+count=0
+
+report() # 0|1 NAME
+{
+    count=$((count + 1))
+    if [ "$1" = 0 ]; then
+        echo "ok - $2"
+    else
+        echo "not ok - $2"
+        echo "    exit $code; stdout: $(head -c 200 out | head -n 3)"
+        sed 's/^/    stderr: /' err | head -n 12
+        failures=$((failures + 1))
+    fi
+}
+
+# Runs the program; leaves out, err and code.
+try()
+{
+    "$PI0" "$@" >out 2>err </dev/null
+    code=$?
+}
+
+# expect NAME CODE PATTERN ARGUMENTS...: exit code, a pattern in stderr (- for none asked), and stdout empty when it fails
+expect()
+{
+    local name=$1 want=$2 pattern=$3 bad=0
+    shift 3
+    try "$@"
+    [ "$code" = "$want" ] || bad=1
+    [ "$pattern" = - ] || grep -q -e "$pattern" err || bad=1
+    if [ "$want" != 0 ]; then
+        [ "$want" = 4 ] || [ ! -s out ] || bad=1
+        [ "$want" = 0 ] || grep -q '^pi0: error: ' err || bad=1
+    fi
+    report $bad "$name"
+}
+
+# holds NAME: the status of the command before it
+holds()
+{
+    local status=$?
+    report $((status != 0)) "$1"
+}
+
+# npy FILE DESCR SHAPE BYTES-COMMAND: a version 1.0 file, its data from a command
+npy()
+{
+    local header="{'descr': '$2', 'fortran_order': False, 'shape': ($3), }"
+    { printf '\223NUMPY\001\000\166\000'; printf '%-117s\n' "$header"; eval "$4"; } >"$1"
+}
+
+npy picture.npy '|u1' '24, 32, 3' "head -c 2304 /dev/zero | tr '\000' 'Z'"
+npy noise.npy '<f4' '50, 32' "head -c 6400 /dev/zero"
+npy noise3.npy '<f4' '1, 50, 32' "head -c 6400 /dev/zero"
+npy short_noise.npy '<f4' '1, 32' "head -c 128 /dev/zero"
+npy state.npy '<f8' '14,' "head -c 112 /dev/zero"
+npy two_rows.npy '<f8' '2, 7' "head -c 112 /dev/zero"
+printf 'this is no picture' >broken.png
+
+# ---------------------------------------------------------------- help and usage
+try; [ $code = 2 ] && [ ! -s out ] && grep -q 'usage: pi0 COMMAND' err; holds "bare pi0 prints its help on stderr, exit 2"
+try --version; [ $code = 0 ] && grep -q '^pi0 [0-9]' out && [ ! -s err ]; holds "--version"
+try help; [ $code = 0 ] && grep -q 'not in this version' out && [ ! -s err ]; holds "help on stdout"
+for command in infer check inspect synth tokenize preprocess doctor; do
+    try $command --help
+    [ $code = 0 ] && grep -q '^Examples' out && [ ! -s err ]; holds "$command --help teaches with examples"
+    try help $command; [ $code = 0 ] && grep -q "^pi0 $command:" out; holds "help $command"
+done
+for command in pack bench profile calibrate serve client run replay; do
+    expect "$command says that it is not in this version" 1 'not in this version' $command MODEL
+done
+expect "unknown command names the nearest" 2 'pi0 infer' infr MODEL
+expect "option before the command" 2 'command first' --json doctor
+expect "J15 unknown option names the nearest" 2 'nearest is --prompt' infer MODEL --promt hello
+expect "missing argument" 2 'MODEL' infer
+expect "extra argument" 2 'two' inspect one two
+expect "option given twice" 2 'twice' infer MODEL --steps 3 --steps 4
+expect "option without its value at the end" 2 'without its value' infer MODEL --prompt
+expect "option without its value before another" 2 'prompt=--steps' infer MODEL --prompt --steps 3
+expect "number out of range" 2 'from 1 to' infer MODEL --steps 0
+expect "number with a tail" 2 'got: *3x' infer MODEL --steps 3x
+expect "choice" 2 'pil torch' preprocess picture.npy --resize bilinear -o o.npy
+expect "size" 2 'bytes' inspect MODEL --memory-limit lots
+expect "no observation" 2 'observation' infer MODEL
+expect "image without a name" 2 'NAME=FILE' infer MODEL --image picture.npy
+expect "same camera twice" 2 'twice' infer MODEL --image a=picture.npy --image a=picture.npy
+expect "state that is not numbers" 2 'item 2' infer MODEL --state 1,two,3
+expect "state with nan" 2 'finite' infer MODEL --state 1,nan
+expect "state file of two rows" 2 '\[1,n\]' infer MODEL --state two_rows.npy
+expect "G2 noise of rank 1" 2 '\[H,A\]' infer MODEL --state 1 --noise state.npy
+expect "output ending" 2 '.csv' infer MODEL --state 1 -o actions.txt
+expect "output folder that is not there" 1 'folder' infer MODEL --state 1 -o nowhere/actions.npy
+expect "preprocessed beside an image" 2 'whole observation' infer MODEL --preprocessed o.npz --image a=picture.npy
+expect "bad --tol" 2 'STAGE=VALUE' check MODEL noise.npy --tol velocity
+expect "unreadable picture" 3 'broken.png' infer MODEL --image a=broken.png
+expect "absent picture" 3 'absent.png' infer MODEL --image a=absent.png
+expect "absent model" 3 'absent_model' inspect ./absent_model
+expect "infer from an absent model" 3 'absent_model' infer ./absent_model --state 1 --prompt hello
+expect "doctor --measure" 1 'not in this version' doctor --measure
+expect "synth needs its options" 2 '.--layout' synth DIR --model pi0 --size tiny
+
+# ---------------------------------------------------------------- environment
+PI0_STEPS=abc expect "bad value of a twin" 2 'PI0_STEPS' infer MODEL --state 1
+PI0_STEPS=abc expect "bad value of a twin that the command line overrides" 2 'PI0_STEPS' infer MODEL --state 1 --steps 3
+PI0_STEPS=abc expect "a twin of another command's option is left alone" 0 - doctor
+PI0_JSON=1 try doctor; head -c 1 out | grep -q '{'; holds "J15 PI0_JSON=1 is on"
+PI0_JSON=0 try doctor; [ $code = 0 ] && ! head -c 1 out | grep -q '{'; holds "J15 PI0_JSON=0 is off"
+PI0_JSON=off try doctor; [ $code = 0 ] && ! head -c 1 out | grep -q '{'; holds "J15 PI0_JSON=off is off"
+PI0_JSON=false try doctor --json; [ $code = 0 ] && head -c 1 out | grep -q '{'; holds "the command line wins over the environment"
+PI0_JSON=maybe expect "PI0_JSON=maybe is an error" 2 'PI0_JSON' doctor
+PI0_STEPPS=3 PI0_SERVICE_HOST=10.0.0.1 PI0_PORT=tcp://10.0.0.1:80 PI0_PORT_80_TCP=x try doctor
+[ $code = 0 ] && [ "$(grep -c warning err)" = 1 ] && grep -q PI0_STEPPS err; holds "unknown variables: one warning"
+PI0_SHARED=/x try doctor; [ $code = 0 ] && ! grep -q warning err; holds "PI0_SHARED is no surprise"
+PI0_STEPPS=3 try doctor --quiet; [ $code = 0 ] && [ ! -s err ]; holds "--quiet silences warnings"
+expect "--quiet does not silence errors" 2 'error' infer --quiet MODEL
+
+# ---------------------------------------------------------------- streams
+"$PI0" help >/dev/full 2>err </dev/null; code=$?; : >out
+[ $code = 1 ] && grep -q 'standard output' err; holds "full disk behind stdout, exit 1"
+"$PI0" doctor --json >/dev/full 2>err </dev/null; code=$?
+[ $code = 1 ] && grep -q 'standard output' err; holds "full disk behind --json, exit 1"
+"$PI0" help >&- 2>err </dev/null; code=$?
+[ $code = 1 ] && grep -q 'standard output' err; holds "closed stdout, exit 1"
+{ sleep 0.2; "$PI0" help 2>err </dev/null; echo $? >code_file; } | true
+sleep 0.4; code=$(cat code_file); [ "$code" = 1 ] && grep -q 'standard output' err; holds "closed pipe, exit 1"
+try doctor --json; [ $code = 0 ] && tail -c 2 out | grep -q '}' && ! grep -q "$(printf '\033')" out; holds "doctor --json is JSON alone"
+
+# ---------------------------------------------------------------- preprocess
+expect "preprocess needs --resize" 2 '.--resize' preprocess picture.npy -o o.npy
+expect "preprocess needs -o" 2 '.-o FILE' preprocess picture.npy --resize pil
+expect "preprocess to npy" 0 - preprocess picture.npy --resize pil --size 32 -o seen.npy
+[ "$(wc -c <seen.npy)" = $((128 + 32 * 32 * 3 * 4)) ]; holds "its size is that of f32 [32,32,3]"
+expect "preprocess to png" 0 - preprocess picture.npy --resize torch -o seen.png
+expect "preprocess reads its own png" 0 - preprocess seen.png --resize pil -o again.npy
+expect "preprocess of a broken picture" 3 'broken.png' preprocess broken.png --resize pil -o never.npy
+[ ! -e never.npy ]; holds "it wrote nothing"
+expect "preprocess into an absent folder" 1 'nowhere' preprocess picture.npy --resize pil -o nowhere/o.npy
+
+# ---------------------------------------------------------------- a whole path
+CONFIG="--config pi0_aloha_sim"
+expect "synth tiny" 0 - synth tiny --model pi0 --layout openpi --size tiny $CONFIG --seed 7
+expect "synth into a folder that is not empty" 2 'tiny' synth tiny --model pi0 --layout openpi --size tiny $CONFIG
+expect "inspect" 0 - inspect tiny $CONFIG
+grep -q '^recipe' out && grep -q '^memory' out && ! grep -q '^tensors' out; holds "inspect has its sections, and tensors only when asked"
+expect "inspect --tensors" 0 - inspect tiny $CONFIG --tensors
+grep -q '^tensors' out && grep -q 'action_in_proj' out; holds "inspect --tensors lists tensors"
+expect "inspect --json" 0 - inspect tiny $CONFIG --json
+head -c 1 out | grep -q '{' && grep -q '"recipe"' out; holds "inspect --json is an object"
+expect "inspect --write-recipe" 0 - inspect tiny $CONFIG --write-recipe recipe.json
+[ -s recipe.json ]; holds "the recipe is written"
+STATE=0,0.1,-0.2,0.3,0,0,0.5,0,0.1,-0.2,0.3,0,0,0.5
+OBS="--image cam_high=picture.npy --state $STATE --prompt lift"
+expect "infer" 0 'vision' infer tiny $CONFIG $OBS
+grep -q '^ *49 ' out; holds "its table has 50 rows"
+expect "infer --quiet" 0 - infer tiny $CONFIG $OBS --quiet; [ ! -s err ]; holds "it says nothing on stderr"
+expect "infer --json" 0 - infer tiny $CONFIG $OBS --json
+cp out first.json
+head -c 1 out | grep -q '{' && for key in actions shape tokens seed device precision timing_ms decode preprocess tokenize vision prefix denoise post total memory; do
+    grep -q "\"$key\": " out || break
+done; holds "--json has its keys"
+expect "- and _ are the same" 0 - infer tiny $CONFIG $OBS --no_norm --memory_limit 8G --asset_id=lerobot/aloha_sim_transfer_cube_human --json
+PI0_PROMPT=lift PI0_SEED=0 PI0_IMAGE=cam_high=picture.npy try infer tiny $CONFIG --state $STATE -o twin.csv
+"$PI0" infer tiny $CONFIG $OBS -o plain.csv --quiet && cmp -s twin.csv plain.csv; holds "environment twins give the same actions"
+[ "$(wc -l <plain.csv)" = 50 ]; holds "csv has 50 lines"
+expect "infer --prompt= may be attached, -- ends options" 0 - infer $CONFIG --image=cam_high=picture.npy --state=$STATE --prompt=lift -o attached.csv -- tiny
+cmp -s attached.csv plain.csv; holds "and gives the same actions"
+expect "G4 steps" 0 - infer tiny $CONFIG $OBS --steps 3 -o steps.csv
+! cmp -s steps.csv plain.csv; holds "another step count gives other actions"
+expect "G1 another seed" 0 - infer tiny $CONFIG $OBS --seed 1 -o seed.csv
+! cmp -s seed.csv plain.csv; holds "and other actions"
+expect "G3 noise [H,A]" 0 - infer tiny $CONFIG $OBS --noise noise.npy -o n2.csv
+expect "G3 noise [1,H,A]" 0 - infer tiny $CONFIG $OBS --noise noise3.npy -o n3.csv
+cmp -s n2.csv n3.csv; holds "G3 both give the same actions"
+expect "G2 noise of one row" 2 '50' infer tiny $CONFIG $OBS --noise short_noise.npy
+expect "wrong width of the state" 2 '14' infer tiny $CONFIG --image cam_high=picture.npy --state 1,2,3 --prompt lift
+expect "C7 unknown camera" 2 'cam_high' infer tiny $CONFIG --image front=picture.npy --state $STATE
+expect "no such device" 1 - infer tiny $CONFIG $OBS --device cuda
+expect "every output at once" 0 - infer tiny $CONFIG $OBS --raw -o raw.npy --dump dump.npz --record ref.npz --trace trace.json --plot plot.svg --repeat 2
+[ "$(wc -c <raw.npy)" = $((128 + 50 * 32 * 4)) ]; holds "--raw writes f32 [50,32]"
+grep -q '"traceEvents"' trace.json && grep -q '"vision"' trace.json; holds "--trace is a Chrome trace"
+grep -q '<svg' plot.svg && grep -q '</svg>' plot.svg && grep -q 'prefers-color-scheme' plot.svg && ! grep -qi 'href\|<script' plot.svg
+holds "--plot is self-contained SVG"
+[ "$(grep -c 'pi0: run [01]:' err)" = 2 ]; holds "--repeat prints each timing"
+[ ! -s out ]; holds "with -o stdout stays empty"
+expect "--sketch draws" 0 - infer tiny $CONFIG $OBS --sketch; grep -q '└' out; holds "the sketch has an axis"
+expect "B16 check of an own record" 0 - check tiny ref.npz $CONFIG
+grep -q 'same actions without taps' out && grep -q 'actions_raw' out && grep -q '^passed' out; holds "check prints its table"
+expect "check --json" 0 - check tiny ref.npz $CONFIG --json; grep -q '"passed": true' out; holds "it passed"
+expect "infer from a record" 0 - infer tiny $CONFIG --obs ref.npz -o from_record.csv; cmp -s from_record.csv plain.csv; holds "gives the same actions"
+expect "synth another seed" 0 - synth other --model pi0 --layout openpi --size tiny $CONFIG --seed 8
+expect "check against other weights fails" 4 'gate' check other ref.npz $CONFIG; grep -q FAIL out; holds "and says FAIL"
+expect "check --tol" 0 - check other ref.npz $CONFIG --tol all=1e9
+expect "check without stages" 3 'ref/' check tiny dump.npz $CONFIG
+expect "check of a single array" 3 - check tiny noise.npy $CONFIG
+(ulimit -f 1; "$PI0" infer tiny $CONFIG $OBS --quiet -o full.npy >out 2>err </dev/null); code=$?
+[ $code = 1 ] && grep -q 'error' err && [ -z "$(ls | grep full)" ]; holds "a full disk behind -o: exit 1, nothing left"
+expect "tokenize MODEL" 0 - tokenize tiny "pick up" $CONFIG
+[ "$(wc -l <out)" = 1 ] && ! grep -q '[^0-9 ]' out; holds "ids on one line"
+ids=$(cat out)
+expect "tokenize --no-bos" 0 - tokenize tiny "pick up" --no-bos $CONFIG; [ "${ids#* }" = "$(cat out)" ]; holds "is the same without BOS"
+bare=$(cat out)
+expect "tokenize --decode" 0 - tokenize tiny --decode "$bare" $CONFIG; grep -q 'pick up' out; holds "gives the text back"
+printf '"pick up"\n"a\\nb"\n' | "$PI0" tokenize tiny --stdin $CONFIG >out 2>err; code=$?
+[ $code = 0 ] && [ "$(wc -l <out)" = 2 ] && [ "$(head -n 1 out)" = "$ids" ]; holds "tokenize --stdin: a line for each"
+printf '"good"\nnot json\n' | "$PI0" tokenize tiny --stdin $CONFIG >out 2>err; code=$?
+[ $code = 3 ] && [ ! -s out ] && grep -q 'line 2' err; holds "tokenize --stdin names the bad line"
+expect "tokenize --as-prompt" 0 - tokenize tiny "lift_it" --as-prompt $CONFIG
+expect "tokenize --json" 0 - tokenize tiny "pick up" --json $CONFIG; grep -q '"ids": \[' out; holds "is an object"
+expect "tokenize TEXT and --stdin" 2 'stdin' tokenize tiny text --stdin
+expect "tokenize invalid UTF-8" 2 - tokenize tiny "$(printf 'a\377b')" $CONFIG
+expect "tokenize of a file that is none" 3 - tokenize broken.png text
+
+# ---------------------------------------------------------------- stopped in the middle
+"$PI0" synth stopped --model pi0 --layout openpi --size base $CONFIG >out 2>err </dev/null &
+synth=$!
+sleep 1
+kill -TERM $synth
+wait $synth
+code=$?
+left=$(find . -maxdepth 1 -name '*stopped*' | wc -l)
+[ $code != 0 ] && [ "$left" = 0 ]; holds "a stopped synth leaves nothing"
+
+echo "$count checks, $failures failed"
+[ $failures = 0 ]
