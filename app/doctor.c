@@ -19,6 +19,7 @@ static int doctor(app_context *app)
     app_model_settings settings;
     char *text = NULL;
     pi0_status status = app_model_settings_fill(app, &settings, &err);
+    settings.options.log = NULL; /* the page holds every warning */
     if (status == PI0_OK)
         status = pi0_doctor(app->args.n_positional ? app->args.positional[0] : NULL, &settings.options, &text, &err);
     int code = status == PI0_OK ? app_describe_print(app, text, NULL) : app_fail(&app->report, &err, APP_READING);

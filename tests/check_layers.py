@@ -27,8 +27,8 @@ MAY_INCLUDE = {
 }
 # Libraries by the layers that may know them; everything else between < > is libc or the compiler's.
 LIBRARIES = {
-    "png.h": {"io"},
-    "zlib.h": {"io"},
+    "png.h": {"io", "engine"},  # the engine's doctor prints versions
+    "zlib.h": {"io", "engine"},
     "turbojpeg.h": {"io"},
     "jpeglib.h": {"io"},
     "jansson.h": {"io", "model", "engine", "app"},

@@ -154,9 +154,9 @@ CONFIG="--config pi0_aloha_sim"
 expect "synth tiny" 0 - synth tiny --model pi0 --layout openpi --size tiny $CONFIG --seed 7
 expect "synth into a folder that is not empty" 2 'tiny' synth tiny --model pi0 --layout openpi --size tiny $CONFIG
 expect "inspect" 0 - inspect tiny $CONFIG
-grep -q '^recipe' out && grep -q '^memory' out && ! grep -q '^tensors' out; holds "inspect has its sections, and tensors only when asked"
+grep -q '^recipe$' out && grep -q 'rule: ' out && grep -q '^memory$' out && ! grep -q '^tensors$' out; holds "inspect has its sections, and tensors only when asked"
 expect "inspect --tensors" 0 - inspect tiny $CONFIG --tensors
-grep -q '^tensors' out && grep -q 'action_in_proj' out; holds "inspect --tensors lists tensors"
+grep -q '^tensors$' out && grep -q 'action_in_proj' out; holds "inspect --tensors lists tensors"
 expect "inspect --json" 0 - inspect tiny $CONFIG --json
 head -c 1 out | grep -q '{' && grep -q '"recipe"' out; holds "inspect --json is an object"
 expect "inspect --write-recipe" 0 - inspect tiny $CONFIG --write-recipe recipe.json

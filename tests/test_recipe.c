@@ -380,7 +380,7 @@ static void lerobot_origins(void **unused)
     assert_origin(&g.f, "cameras", "rename_map");
     assert_origin(&g.f, "image.resize", "rule: ");
     assert_field(&g.f, "norm.state", "mean_std");
-    assert_field(&g.f, "norm.epsilon", "1e-08");
+    assert_field(&g.f, "norm.epsilon", "1e-8");
     int slot = -1;
     static const char *const names[] = {"observation.images.front", "front", "image", "observation.images.image"};
     for (int i = 0; i < 4; i++) {

@@ -133,8 +133,8 @@ static pi0_status read_shape(const pi0_array *image, pi0_picture *out, pi0_error
         return bad_shape(image, "the picture's byte count does not fit its shape", default_hint, err);
     *out = (pi0_picture){.data = image->data, .dtype = image->dtype, .width = (int)width, .height = (int)height};
     out->row_stride = last ? (size_t)width * 3 : (size_t)width;
-    out->pixel_stride = last ? 3 : 1;
-    out->channel_stride = last ? 1 : area;
+    out->planar = !last;
+    out->plane = area;
     return PI0_OK;
 }
 
@@ -161,14 +161,8 @@ static double element_f64(const void *data, pi0_dtype dtype, size_t i)
 
 static pi0_status bad_value(const pi0_array *image, const pi0_picture *picture, size_t index, double value, pi0_error *err)
 {
-    size_t channel, pixel, area = (size_t)picture->width * (size_t)picture->height;
-    if (picture->channel_stride == 1) {
-        channel = index % 3;
-        pixel = index / 3;
-    } else {
-        channel = index / area;
-        pixel = index % area;
-    }
+    size_t channel = picture->planar ? index / picture->plane : index % 3;
+    size_t pixel = picture->planar ? index % picture->plane : index / 3;
     bool finite = isfinite(value);
     pi0_status status = finite ? pi0_fail(err, PI0_ERR_ARGUMENT, "a float picture must lie in [0,1] or in [-1,1]")
                                : pi0_fail(err, PI0_ERR_NONFINITE, "the picture holds a value that is not finite");
@@ -235,63 +229,78 @@ pi0_status pi0_picture_open(const pi0_array *image, pi0_picture *out, pi0_error 
 
 /* ------------------------------------------------------------------ rows */
 
-/* openpi multiplies in the array's own type and truncates; a [-1,1] picture has no such rule there, so it is rounded. */
-static uint8_t to_u8(const pi0_picture *picture, size_t i)
+/* A row is one run of 3*width contiguous elements (HWC) or three runs of width (CHW), written every `step`th place. */
+
+#define EACH(expression)               \
+    for (size_t i = 0; i < count; i++) \
+    out[i * step] = (expression)
+
+static uint8_t byte_of(double v)
 {
-    double v = element_f64(picture->data, picture->dtype, i);
-    if (picture->is_signed)
-        v = (v + 1) * 127.5 + 0.5;
-    else if (picture->dtype == PI0_F64)
-        v = 255 * v;
-    else if (picture->dtype == PI0_F16)
-        v = (double)pi0_f32_from_f16(pi0_f16_from_f32(255.0f * (float)v));
-    else if (picture->dtype == PI0_BF16)
-        v = (double)pi0_f32_from_bf16(pi0_bf16_from_f32(255.0f * (float)v));
-    else
-        v = (double)(255.0f * (float)v);
     return v <= 0 ? 0 : v >= 255 ? 255 : (uint8_t)v;
+}
+
+static uint8_t byte_of_f32(float v)
+{
+    return v <= 0 ? 0 : v >= 255 ? 255 : (uint8_t)v;
+}
+
+/* openpi multiplies in the array's own type and truncates; a [-1,1] picture has no such rule there, so it is rounded. */
+static void run_u8(const pi0_picture *picture, size_t start, size_t count, uint8_t *out, size_t step)
+{
+    const void *data = picture->data;
+    pi0_dtype dtype = picture->dtype;
+    if (dtype == PI0_U8)
+        EACH(((const uint8_t *)data)[start + i]);
+    else if (picture->is_signed)
+        EACH(byte_of((element_f64(data, dtype, start + i) + 1) * 127.5 + 0.5));
+    else if (dtype == PI0_F32)
+        EACH(byte_of_f32(255.0f * ((const float *)data)[start + i]));
+    else if (dtype == PI0_F64)
+        EACH(byte_of(255 * ((const double *)data)[start + i]));
+    else if (dtype == PI0_F16)
+        EACH(byte_of_f32(pi0_f32_from_f16(pi0_f16_from_f32(255.0f * (float)element_f64(data, dtype, start + i)))));
+    else
+        EACH(byte_of_f32(pi0_f32_from_bf16(pi0_bf16_from_f32(255.0f * (float)element_f64(data, dtype, start + i)))));
+}
+
+static float unit_of(float v)
+{
+    return v < 0 ? 0 : v > 1 ? 1 : v;
+}
+
+static void run_f32(const pi0_picture *picture, size_t start, size_t count, const float unit[256], float *out, size_t step)
+{
+    const void *data = picture->data;
+    if (picture->dtype == PI0_U8)
+        EACH(unit[((const uint8_t *)data)[start + i]]);
+    else if (picture->is_signed)
+        EACH(unit_of(((float)element_f64(data, picture->dtype, start + i) + 1) * 0.5f));
+    else if (picture->dtype == PI0_F32)
+        EACH(unit_of(((const float *)data)[start + i]));
+    else
+        EACH(unit_of((float)element_f64(data, picture->dtype, start + i)));
 }
 
 const uint8_t *pi0_picture_row_u8(const pi0_picture *picture, int y, uint8_t *row)
 {
-    size_t start = (size_t)y * picture->row_stride, step = picture->pixel_stride;
-    if (picture->dtype == PI0_U8) {
-        const uint8_t *source = (const uint8_t *)picture->data + start;
-        if (picture->channel_stride == 1)
-            return source;
-        for (int c = 0; c < 3; c++)
-            for (int x = 0; x < picture->width; x++)
-                row[3 * x + c] = source[(size_t)c * picture->channel_stride + (size_t)x];
-        return row;
-    }
-    for (int c = 0; c < 3; c++)
-        for (int x = 0; x < picture->width; x++)
-            row[3 * x + c] = to_u8(picture, start + (size_t)c * picture->channel_stride + (size_t)x * step);
+    size_t start = (size_t)y * picture->row_stride, width = (size_t)picture->width;
+    if (!picture->planar && picture->dtype == PI0_U8)
+        return (const uint8_t *)picture->data + start;
+    if (!picture->planar)
+        run_u8(picture, start, 3 * width, row, 1);
+    for (size_t c = 0; picture->planar && c < 3; c++)
+        run_u8(picture, start + c * picture->plane, width, row + c, 3);
     return row;
-}
-
-static float to_unit(const pi0_picture *picture, size_t i)
-{
-    float v = (float)element_f64(picture->data, picture->dtype, i);
-    if (picture->is_signed)
-        v = (v + 1) * 0.5f;
-    return v < 0 ? 0 : v > 1 ? 1 : v;
 }
 
 void pi0_picture_row_f32(const pi0_picture *picture, int y, const float unit[256], float *row)
 {
-    size_t start = (size_t)y * picture->row_stride, step = picture->pixel_stride;
-    for (int c = 0; c < 3; c++) {
-        size_t at = start + (size_t)c * picture->channel_stride;
-        if (picture->dtype == PI0_U8) {
-            const uint8_t *source = (const uint8_t *)picture->data + at;
-            for (int x = 0; x < picture->width; x++)
-                row[3 * x + c] = unit[source[(size_t)x * step]];
-        } else {
-            for (int x = 0; x < picture->width; x++)
-                row[3 * x + c] = to_unit(picture, at + (size_t)x * step);
-        }
-    }
+    size_t start = (size_t)y * picture->row_stride, width = (size_t)picture->width;
+    if (!picture->planar)
+        run_f32(picture, start, 3 * width, unit, row, 1);
+    for (size_t c = 0; picture->planar && c < 3; c++)
+        run_f32(picture, start + c * picture->plane, width, unit, row + c, 3);
 }
 
 /* ------------------------------------------------------------------ the way in */

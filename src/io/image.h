@@ -17,13 +17,14 @@ pi0_status pi0_pixels_alloc(pi0_pixels *pixels, uint64_t width, uint64_t height,
 pi0_status pi0_png_decode(const uint8_t *data, size_t bytes, const char *where, pi0_pixels *out, pi0_error *err);
 pi0_status pi0_jpeg_decode(const uint8_t *data, size_t bytes, const char *where, pi0_pixels *out, pi0_error *err);
 
-/* A checked picture in any of the accepted forms. Strides are in elements. */
+/* A checked picture in any of the accepted forms. Sizes are in elements. */
 typedef struct pi0_picture {
     const void *data;
     pi0_dtype dtype;
     int width, height;
-    size_t row_stride, pixel_stride, channel_stride;
-    bool is_signed; /* floats in [-1,1]; else [0,1] */
+    size_t row_stride, plane; /* from row to row; pixels in one colour plane */
+    bool planar;              /* [3,height,width]; else [height,width,3] */
+    bool is_signed;           /* floats in [-1,1]; else [0,1] */
 } pi0_picture;
 
 pi0_status pi0_picture_open(const pi0_array *image, pi0_picture *out, pi0_error *err);

@@ -1,7 +1,7 @@
 /* resize.c - the two bilinear filters of the references, each with its own arithmetic.
  *
  * PIL widens its triangle when it shrinks, and works on bytes with 22-bit integer weights, columns first, then rows.
- * torch reads the two nearest pixels whatever the scale, in f32, with the source position computed in double.
+ * torch reads the two nearest pixels whatever the scale, in f32, with the source position rounded once to f32.
  * Both are kept to the order of operations of the originals: robots were trained on those bits. */
 #include "io/image.h"
 
@@ -214,10 +214,10 @@ static void pairs_fill(pair *pairs, int in, int out)
 {
     float scale = (float)in / (float)out;
     for (int i = 0; i < out; i++) {
-        double at = (double)scale * (i + 0.5) - 0.5;
+        float at = (float)((double)scale * (i + 0.5) - 0.5); /* torch 2: one rounding, to f32 */
         at = at < 0 ? 0 : at;
         int low = pi0_min_int((int)at, in - 1);
-        pairs[i] = (pair){.low = low, .high = low + (low < in - 1), .share = (float)(at - low)};
+        pairs[i] = (pair){.low = low, .high = low + (low < in - 1), .share = at - (float)low};
     }
 }
 

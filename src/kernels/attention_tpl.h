@@ -30,7 +30,10 @@ static att_run att_run_of(const pi0_attention *a, int head, int which)
     return (att_run){.k = a->k2 + at, .v = a->v2 + at, .ld = a->ldkv2, .keys = a->keys2, .alone = a->alone};
 }
 
-static bool att_attends(const att_run *run, int key) { return run->mask == NULL || run->mask[key] != 0; }
+static bool att_attends(const att_run *run, int key)
+{
+    return run->mask == NULL || run->mask[key] != 0;
+}
 
 static bool att_attends_any(const att_run *run, int j0, int keys)
 {
@@ -253,7 +256,4 @@ static void attention(const pi0_attention *a, int head, int r0, int r1, void *wo
     }
 }
 
-enum {
-    ATT_WORKSPACE = (int)sizeof(float) *
-                    (ATT_CHUNK * TILE_COLS + 2 * ATT_ROWS * ATT_KEYS + ATT_ROWS * ATT_CHUNK + 2 * PANEL_SLACK)
-};
+enum { ATT_WORKSPACE = (int)sizeof(float) * (ATT_CHUNK * TILE_COLS + 2 * ATT_ROWS * ATT_KEYS + ATT_ROWS * ATT_CHUNK + 2 * PANEL_SLACK) };

@@ -9,11 +9,14 @@
 /* The ladder, worst first. A rung stands on all rungs below it. */
 typedef struct rung {
     const char *name;
-    const pi0_kernels_isa *isa; /* NULL: not compiled */
+    const pi0_kernels_isa *isa;   /* NULL: not compiled */
     const char *(*missing)(void); /* what this machine lacks, or NULL */
 } rung;
 
-static const char *nothing_missing(void) { return NULL; }
+static const char *nothing_missing(void)
+{
+    return NULL;
+}
 
 #if defined(__x86_64__)
 
@@ -47,7 +50,10 @@ static const char *avx2_missing(void)
 
 #else
 
-static const char *avx2_missing(void) { return "the CPU is not x86-64"; }
+static const char *avx2_missing(void)
+{
+    return "the CPU is not x86-64";
+}
 
 #endif
 
@@ -72,8 +78,8 @@ static const char *unusable_because(const rung *r)
 
 static void take(pi0_kernels *out, const pi0_kernels *from)
 {
-#define TAKE(member)                                                                                                                       \
-    if (from->member != NULL)                                                                                                              \
+#define TAKE(member)          \
+    if (from->member != NULL) \
         out->member = from->member;
     out->isa = from->isa;
     if (from->gemm != NULL) {

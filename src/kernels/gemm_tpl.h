@@ -19,14 +19,14 @@ static __attribute__((noinline)) void tile_product(int k, const float *a, const 
 {
 #define TILE_EACH_ROW(what) what(0) what(1) what(2) what(3) what(4) what(5)
 #define TILE_ZERO(i) vf c##i = {0}, d##i = {0};
-#define TILE_STEP(i)                                                                                                                       \
-    {                                                                                                                                      \
-        vf x = v_set1(a[i]);                                                                                                               \
-        c##i = v_fma(x, b0, c##i);                                                                                                         \
-        d##i = v_fma(x, b1, d##i);                                                                                                         \
+#define TILE_STEP(i)               \
+    {                              \
+        vf x = v_set1(a[i]);       \
+        c##i = v_fma(x, b0, c##i); \
+        d##i = v_fma(x, b1, d##i); \
     }
-#define TILE_OUT(i)                                                                                                                        \
-    v_store(out + i * TILE_COLS, c##i);                                                                                                    \
+#define TILE_OUT(i)                     \
+    v_store(out + i * TILE_COLS, c##i); \
     v_store(out + i * TILE_COLS + V_LANES, d##i);
     TILE_EACH_ROW(TILE_ZERO)
     for (int j = 0; j < k; j++) {

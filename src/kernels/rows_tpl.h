@@ -73,12 +73,12 @@ static void ada_norm(const float *x, size_t ldx, const float *mod, float eps, fl
 }
 
 /* One loop for everything that maps equal columns of two inputs to an output: `value` is made of a and b. */
-#define ROWS_OF_TWO(a_, lda_, b_, ldb_, value)                                                                                             \
-    for (int r = 0; r < rows; r++)                                                                                                         \
-        for (int j = 0; j < cols; j += V_LANES) {                                                                                          \
-            int left = cols - j;                                                                                                           \
-            vf a = v_get(ROW(a_, lda_) + j, left), b = v_get(ROW(b_, ldb_) + j, left);                                                     \
-            v_put(ROW(y, ldy) + j, value, left);                                                                                           \
+#define ROWS_OF_TWO(a_, lda_, b_, ldb_, value)                                         \
+    for (int r = 0; r < rows; r++)                                                     \
+        for (int j = 0; j < cols; j += V_LANES) {                                      \
+            int left = cols - j;                                                       \
+            vf a = v_get(ROW(a_, lda_) + j, left), b = v_get(ROW(b_, ldb_) + j, left); \
+            v_put(ROW(y, ldy) + j, value, left);                                       \
         }
 
 static void gated_add(const float *x, size_t ldx, const float *branch, size_t ldb, const float *gate, float *y, size_t ldy, int rows,

@@ -13,8 +13,14 @@
 #define V_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-V_INLINE vf v_load(const float *p) { return *(const vf_unaligned *)p; }
-V_INLINE void v_store(float *p, vf x) { *(vf_unaligned *)p = x; }
+V_INLINE vf v_load(const float *p)
+{
+    return *(const vf_unaligned *)p;
+}
+V_INLINE void v_store(float *p, vf x)
+{
+    *(vf_unaligned *)p = x;
+}
 
 /* Lanes n and above hold `fill`. */
 static inline vf v_load_part(const float *p, int n, float fill)
@@ -32,7 +38,10 @@ static inline void v_store_part(float *p, vf x, int n)
 }
 
 /* A whole vector when `left` elements allow it, otherwise the `left` ones. */
-V_INLINE vf v_get(const float *p, int left) { return left >= V_LANES ? v_load(p) : v_load_part(p, left, 0.0f); }
+V_INLINE vf v_get(const float *p, int left)
+{
+    return left >= V_LANES ? v_load(p) : v_load_part(p, left, 0.0f);
+}
 
 V_INLINE void v_put(float *p, vf x, int left)
 {
@@ -61,11 +70,20 @@ static inline vf v_widen_part(const void *base, pi0_dtype dtype, size_t element,
     return dtype == PI0_BF16 ? v_load_bf16(part) : v_load_f16(part);
 }
 
-V_INLINE vf v_select(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | (~mask & (vi)no)); }
+V_INLINE vf v_select(vi mask, vf yes, vf no)
+{
+    return (vf)((mask & (vi)yes) | (~mask & (vi)no));
+}
 
 /* A NaN in x stays, a NaN in y does not. */
-V_INLINE vf v_max(vf x, vf y) { return v_select((vi)(x < y), y, x); }
-V_INLINE vf v_min(vf x, vf y) { return v_select((vi)(x > y), y, x); }
+V_INLINE vf v_max(vf x, vf y)
+{
+    return v_select((vi)(x < y), y, x);
+}
+V_INLINE vf v_min(vf x, vf y)
+{
+    return v_select((vi)(x > y), y, x);
+}
 
 static inline float v_sum(vf x)
 {

@@ -1,35 +1,12 @@
 /* Instruction -> ids: cleaned, framed, with the state in digits where the recipe says so (docs/recipe.md, "prompt"). */
+#include "io/utf8.h"
 #include "model/recipe.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------ UTF-8 */
-
-/* Length of the character at text, 0 when it is not valid UTF-8; *code receives it. */
-static size_t utf8_next(const unsigned char *text, size_t left, uint32_t *code)
-{
-    if (left == 0)
-        return 0;
-    if (text[0] < 0x80) {
-        *code = text[0];
-        return 1;
-    }
-    size_t n = text[0] >= 0xF0 && text[0] < 0xF5 ? 4 : text[0] >= 0xE0 && text[0] < 0xF0 ? 3 : text[0] >= 0xC2 && text[0] < 0xE0 ? 2 : 0;
-    if (n == 0 || n > left)
-        return 0;
-    uint32_t c = text[0] & (0x7Fu >> n);
-    for (size_t i = 1; i < n; i++) {
-        if ((text[i] & 0xC0) != 0x80)
-            return 0;
-        c = c << 6 | (text[i] & 0x3F);
-    }
-    if ((n == 3 && c < 0x800) || (n == 4 && (c < 0x10000 || c > 0x10FFFF)) || (c >= 0xD800 && c < 0xE000))
-        return 0;
-    *code = c;
-    return n;
-}
+/* ------------------------------------------------------------------ text as it was given */
 
 static pi0_status check_text(const char *prompt, size_t length, pi0_error *err)
 {
@@ -42,7 +19,7 @@ static pi0_status check_text(const char *prompt, size_t length, pi0_error *err)
     }
     uint32_t code;
     for (size_t at = 0; at < length;) {
-        size_t n = utf8_next((const unsigned char *)prompt + at, length - at, &code);
+        size_t n = pi0_utf8_decode((const uint8_t *)prompt + at, length - at, &code);
         if (n == 0) {
             pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "the prompt is not UTF-8");
             pi0_err_where(err, "prompt, byte %zu", at);
@@ -66,12 +43,12 @@ static bool is_space(uint32_t c)
 /* strip(), then "_" and newline to space, in openpi's order: a prompt that starts with "_" keeps a leading space. */
 static void clean_openpi(const char *prompt, size_t length, pi0_text *out)
 {
-    const unsigned char *text = (const unsigned char *)prompt;
+    const uint8_t *text = (const uint8_t *)prompt;
     size_t first = 0, last = 0;
     bool started = false;
     uint32_t code = 0;
     for (size_t at = 0; at < length;) {
-        size_t n = utf8_next(text + at, length - at, &code);
+        size_t n = pi0_utf8_decode(text + at, length - at, &code);
         if (n == 0)
             break;
         if (!is_space(code)) {

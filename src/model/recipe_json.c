@@ -1,4 +1,5 @@
 /* The recipe file: one JSON object whose members are the dotted field names of recipe.h. */
+#include "io/utf8.h"
 #include "model/recipe.h"
 
 #include <math.h>
@@ -22,14 +23,13 @@ static const void *const_member(const pi0_recipe *recipe, int id)
 
 json_t *pi0_json_words(const char *text)
 {
-    json_t *value = json_string(text);
-    if (value)
-        return value;
+    if (pi0_utf8_is_text(text, strlen(text)))
+        return json_string(text);
     char *copy = pi0_strdup(text);
     for (char *c = copy; copy && *c; c++)
         if ((unsigned char)*c >= 0x80)
             *c = '?';
-    value = copy ? json_string(copy) : NULL;
+    json_t *value = copy ? json_string(copy) : NULL;
     pi0_free(copy);
     return value;
 }

@@ -3,6 +3,7 @@
 #include "model/recipe.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -284,6 +285,8 @@ static pi0_status find_assets(const char *root, const char *below, int depth, as
             status = pi0_fail_memory(err, strlen(below), "a path");
     }
     DIR *handle = status == PI0_OK && depth < ASSET_DEPTH ? opendir(dir) : NULL;
+    if (status == PI0_OK && depth < ASSET_DEPTH && !handle && errno != ENOENT && errno != ENOTDIR)
+        status = errno == ENOMEM ? pi0_fail_memory(err, 32768, "a directory") : pi0_fail_errno(err, "read the directory", dir);
     struct dirent *entry;
     while (handle && status == PI0_OK && found->n < MAX_ASSETS && (entry = readdir(handle)) != NULL) {
         if (entry->d_name[0] == '.')

@@ -1,4 +1,5 @@
 /* --set KEY=VALUE: one recipe field, in the words of the field table. */
+#include "io/utf8.h"
 #include "model/recipe.h"
 
 #include <math.h>
@@ -93,7 +94,7 @@ static json_t *word_json(const pi0_field *field, const char *word, size_t length
 {
     char text[PI0_MAX_NAME], *end;
     if (length >= sizeof text)
-        return NULL;
+        return json_string("(a word too long for any field)");
     memcpy(text, word, length);
     text[length] = 0;
     bool yes = strcmp(text, "true") == 0 || strcmp(text, "on") == 0 || strcmp(text, "1") == 0;
@@ -123,8 +124,9 @@ static json_t *text_json(const pi0_field *field, const char *text)
     bool list = field->type == PI0_TYPE_FLAGS || field->type == PI0_TYPE_INDICES || field->type == PI0_TYPE_NUMBERS ||
                 field->type == PI0_TYPE_NAMES;
     if (field->type == PI0_TYPE_CAMERAS || (list && text[0] == '[')) {
-        json_t *value = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-        return value ? value : json_string(text);
+        json_error_t error;
+        json_t *value = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+        return value || json_error_code(&error) == json_error_out_of_memory ? value : json_string(text);
     }
     if (field->type == PI0_TYPE_TEXT)
         return *text ? json_string(text) : json_null();
@@ -195,12 +197,14 @@ pi0_status pi0_recipe_set(pi0_recipe *recipe, const char *assignment, pi0_error 
         pi0_free(before);
         return status;
     }
-    json_t *value = text_json(pi0_recipe_field((pi0_field_id)id), text);
-    if (!value) {
-        pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "the value is not text that a recipe can hold");
+    if (!pi0_utf8_is_text(text, strlen(text))) {
+        pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "the value is not UTF-8");
         pi0_err_where(err, "%s", where);
         return status;
     }
+    json_t *value = text_json(pi0_recipe_field((pi0_field_id)id), text);
+    if (!value)
+        return pi0_fail_memory(err, strlen(text), "a value of --set");
     pi0_status status = pi0_recipe_value_read(recipe, id, value, where, err);
     json_decref(value);
     if (status == PI0_ERR_FORMAT && err)

@@ -11,18 +11,16 @@
 
 enum { LONGEST_RUN = 31, MAX_PIECES = 4096 };
 
-static const char WORDS[] = "the a of to in on from and into out up down left right open close pick place put take move push pull turn "
-                            "press lift lower grasp grab hold "
-                            "release drop insert remove stack unstack fold unfold wipe clean pour stir hand over give bring reach slide "
-                            "rotate flip transfer task state action "
-                            "red green blue yellow orange white black brown pink purple cube block bowl cup mug plate spoon fork knife "
-                            "bottle can box lid drawer door handle "
-                            "button knob switch table shelf basket tray bin towel cloth sponge tape pen cap peg hole gear cable plug "
-                            "socket screwdriver hammer tool toy ball "
-                            "apple banana carrot bread egg pan pot lamp book top bottom front back side middle first second then next it "
-                            "is this that with for until wait go stop "
-                            "robot arm gripper wrist camera object small large big long short longest other both all one two three four "
-                            "slowly carefully gently object";
+static const char WORDS[] =
+    "the a of to in on from and into out up down left right "
+    "pick open close place put take move push pull turn press lift lower grasp grab hold release drop insert remove stack unstack fold "
+    "unfold wipe clean pour stir hand over give bring reach slide rotate flip transfer task state action "
+    "red green blue yellow orange white black brown pink purple "
+    "cube block bowl cup mug plate spoon fork knife bottle can box lid drawer door handle button knob switch table shelf basket tray bin "
+    "towel cloth sponge tape pen cap peg hole gear cable plug socket screwdriver hammer tool toy ball apple banana carrot bread egg pan "
+    "pot "
+    "lamp book top bottom front back side middle first second then next it is this that with for until wait go stop "
+    "robot arm gripper wrist camera object small large big long short longest other both all one two three four slowly carefully gently";
 
 static const char ENDINGS[] = "in er on re en at es or an ar ing ed le ly st ch sh th ou ea";
 

@@ -12,16 +12,25 @@ typedef float vf __attribute__((vector_size(32)));
 typedef int32_t vi __attribute__((vector_size(32)));
 typedef float vf_unaligned __attribute__((vector_size(32), aligned(4), may_alias));
 
-static inline vf v_set1(float x) { return (vf)_mm256_set1_ps(x); }
+static inline vf v_set1(float x)
+{
+    return (vf)_mm256_set1_ps(x);
+}
 
-static inline vf v_fma(vf a, vf b, vf c) { return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+static inline vf v_fma(vf a, vf b, vf c)
+{
+    return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
 
 static inline vf v_load_bf16(const uint16_t *p)
 {
     return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)), 16);
 }
 
-static inline vf v_load_f16(const uint16_t *p) { return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)); }
+static inline vf v_load_f16(const uint16_t *p)
+{
+    return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
 
 static inline void v_transpose(vf r[V_LANES])
 {

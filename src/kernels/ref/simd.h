@@ -13,9 +13,15 @@ typedef float vf __attribute__((vector_size(16)));
 typedef int32_t vi __attribute__((vector_size(16)));
 typedef float vf_unaligned __attribute__((vector_size(16), aligned(4), may_alias));
 
-static inline vf v_set1(float x) { return (vf){x, x, x, x}; }
+static inline vf v_set1(float x)
+{
+    return (vf){x, x, x, x};
+}
 
-static inline vf v_fma(vf a, vf b, vf c) { return a * b + c; }
+static inline vf v_fma(vf a, vf b, vf c)
+{
+    return a * b + c;
+}
 
 static inline vf v_load_bf16(const uint16_t *p)
 {

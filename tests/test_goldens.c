@@ -1,0 +1,129 @@
+/* Every stage of every recorded case against the reference implementations (openpi, LeRobot).
+ * ctest: timeout=300 */
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "golden_cases.h"
+#include "support.h"
+
+/* The gates of docs/numerics.md. */
+static const double f32_gate = 1e-4, picture_gate = 1e-5, bf16_cosine = 0.9995;
+
+static void check_stage(const pi0_golden_case *c, const pi0_session *session, const pi0_array *reference)
+{
+    const char *stage = reference->name + 4;
+    pi0_array ours;
+    pi0_error err = {0};
+    PI0_ASSERT_OK(pi0_stage(session, stage, &ours, &err), &err);
+    const double error = pi0_test_stage_error(&ours, reference);
+    const double gate = !strcmp(stage, "tokens") ? 0 : !strncmp(stage, "image.", 6) ? picture_gate : f32_gate;
+    if (!(error <= gate))
+        fail_msg("%s: %s is %.3g from the reference, gate %.3g", c->name, stage, error, gate);
+}
+
+static void check_all_stages(const pi0_golden_case *c, const pi0_session *session, const pi0_arrays *arrays, bool robot_units)
+{
+    int stages = 0;
+    for (size_t i = 0; i < pi0_arrays_count(arrays); i++) {
+        const pi0_array *reference = pi0_arrays_at(arrays, i);
+        if (strncmp(reference->name, "ref/", 4) != 0 || !strcmp(reference->name, "ref/bf16_actions_raw"))
+            continue;
+        if (!strcmp(reference->name, "ref/actions") && !robot_units)
+            continue;
+        check_stage(c, session, reference);
+        stages++;
+    }
+    assert_true(stages >= 16);
+}
+
+static void network_agrees_in_f32(void **state)
+{
+    (void)state;
+    for (const pi0_golden_case *c = pi0_golden_cases; c->name; c++) {
+        pi0_error err = {0};
+        pi0_session *session;
+        pi0_arrays *arrays = pi0_test_golden_arrays(c->name);
+        pi0_model *model = pi0_test_golden_open(c, NULL);
+        PI0_ASSERT_OK(pi0_session_open(model, 0, &session, &err), &err);
+        pi0_test_golden_inputs(session, arrays);
+        PI0_ASSERT_OK(pi0_infer(&session, 1, c->steps, &err), &err);
+        check_all_stages(c, session, arrays, false);
+        pi0_session_close(&session);
+        pi0_close(&model);
+        pi0_arrays_free(&arrays);
+    }
+}
+
+static void use_bf16(pi0_options *options)
+{
+    options->precision = "bf16";
+}
+
+/* bf16 is no further from the f32 reference than the reference's own bf16 run: on average over the cases, and at most twice on any one. */
+static void network_agrees_in_bf16(void **state)
+{
+    (void)state;
+    double ours_sum = 0, reference_sum = 0;
+    for (const pi0_golden_case *c = pi0_golden_cases; c->name; c++) {
+        pi0_error err = {0};
+        pi0_session *session;
+        pi0_array ours;
+        pi0_arrays *arrays = pi0_test_golden_arrays(c->name);
+        const pi0_array *f32 = pi0_arrays_find(arrays, "ref/actions_raw"), *bf16 = pi0_arrays_find(arrays, "ref/bf16_actions_raw");
+        pi0_model *model = pi0_test_golden_open(c, use_bf16);
+        PI0_ASSERT_OK(pi0_session_open(model, 0, &session, &err), &err);
+        pi0_test_golden_inputs(session, arrays);
+        PI0_ASSERT_OK(pi0_infer(&session, 1, c->steps, &err), &err);
+        PI0_ASSERT_OK(pi0_stage(session, "actions_raw", &ours, &err), &err);
+        const double error = pi0_test_stage_error(&ours, f32), drift = pi0_test_stage_error(bf16, f32);
+        const double cosine = pi0_test_stage_cosine(&ours, f32);
+        print_message("%-28s bf16: ours %.4f, the reference's own %.4f, cosine %.6f\n", c->name, error, drift, cosine);
+        if (!(error <= 2 * drift) || !(cosine >= bf16_cosine))
+            fail_msg("%s: bf16 is %.4f from the f32 reference (cosine %.6f), the reference's own bf16 %.4f", c->name, error, cosine, drift);
+        ours_sum += error;
+        reference_sum += drift;
+        pi0_session_close(&session);
+        pi0_close(&model);
+        pi0_arrays_free(&arrays);
+    }
+    assert_true(ours_sum <= reference_sum);
+}
+
+static char tokenizer[1024];
+
+static void take_raw(pi0_options *options)
+{
+    options->preprocessed = 0;
+    options->tokenizer = tokenizer;
+}
+
+/* B1, B7: from the raw observation, as users compare. Needs Gemma's own tokenizer, which no clone carries. */
+static void B7_whole_path_agrees_from_raw_observation(void **state)
+{
+    (void)state;
+    snprintf(tokenizer, sizeof tokenizer, "%s", pi0_test_need_shared("tokenizer/gemma/tokenizer.json"));
+    for (const pi0_golden_case *c = pi0_golden_cases; c->name; c++) {
+        pi0_error err = {0};
+        pi0_session *session;
+        pi0_arrays *arrays = pi0_test_golden_arrays(c->name);
+        pi0_model *model = pi0_test_golden_open(c, take_raw);
+        PI0_ASSERT_OK(pi0_session_open(model, 0, &session, &err), &err);
+        PI0_ASSERT_OK(pi0_set_observation(session, arrays, 0, &err), &err);
+        PI0_ASSERT_OK(pi0_infer(&session, 1, c->steps, &err), &err);
+        check_all_stages(c, session, arrays, true);
+        pi0_session_close(&session);
+        pi0_close(&model);
+        pi0_arrays_free(&arrays);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(network_agrees_in_f32),
+        cmocka_unit_test(network_agrees_in_bf16),
+        cmocka_unit_test(B7_whole_path_agrees_from_raw_observation),
+    };
+    return cmocka_run_group_tests_name("goldens", tests, NULL, NULL);
+}
