@@ -111,10 +111,11 @@ static pi0_status add_value(app_args *args, const app_option *option, const char
         args->values = values;
         args->capacity = capacity;
     }
-    char *copy = malloc(strlen(text) + 1);
+    size_t bytes = strlen(text) + 1;
+    char *copy = malloc(bytes);
     if (!copy)
         return app_err(err, PI0_ERR_MEMORY, "not enough memory for the command line");
-    strcpy(copy, text);
+    memcpy(copy, text, bytes);
     args->values[args->n_values++] = (app_value){option, copy, from_environment};
     return PI0_OK;
 }

@@ -2,7 +2,7 @@
 #ifndef APP_REPORT_H
 #define APP_REPORT_H
 
-#include <pi0.h>
+#include "pi0.h"
 #include <stdbool.h>
 
 #include "text.h"

@@ -41,7 +41,7 @@ static inline int load_isas(void **state)
 
 #define EACH_ISA(k) for (const pi0_kernels *k = isas; k < isas + isa_count; k++)
 
-static inline uint32_t seed_now = 1;
+static uint32_t seed_now = 1;
 
 static inline float uniform(void) /* [-1,1) */
 {

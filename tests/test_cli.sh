@@ -1,6 +1,7 @@
 #!/bin/bash
 # The program from outside: exit codes, streams, options, and one whole path from a synthetic checkpoint to `pi0 check`.
 # Run: PI0=build/pi0 tests/test_cli.sh        (CTest does; works from any folder, leaves nothing behind)
+# ctest: timeout=300
 set -u
 
 PI0=$(realpath "${PI0:?set PI0 to the program}")
@@ -222,6 +223,18 @@ expect "tokenize --json" 0 - tokenize tiny "pick up" --json $CONFIG; grep -q '"i
 expect "tokenize TEXT and --stdin" 2 'stdin' tokenize tiny text --stdin
 expect "tokenize invalid UTF-8" 2 - tokenize tiny "$(printf 'a\377b')" $CONFIG
 expect "tokenize of a file that is none" 3 - tokenize broken.png text
+
+# ---------------------------------------------------------------- the C example
+EXAMPLE=${BUILD:-$(dirname "$PI0")}/examples/robot
+if [ -x "$EXAMPLE" ]; then
+    "$PI0" synth lerobot --model pi05 --layout lerobot --size tiny --cameras 2 --quiet >out 2>err
+    "$EXAMPLE" lerobot picture.npy seen.png "pick up the cube" >out 2>err; code=$?
+    [ $code = 0 ] && [ "$(wc -l <out)" = 50 ]; holds "examples/robot prints 50 rows"
+    "$EXAMPLE" ./absent_model picture.npy seen.png "pick up the cube" >out 2>err; code=$?
+    [ $code = 1 ] && [ ! -s out ] && grep -q 'absent_model' err; holds "examples/robot says what is wrong"
+else
+    echo "skipped - the C example is not built"
+fi
 
 # ---------------------------------------------------------------- stopped in the middle
 "$PI0" synth stopped --model pi0 --layout openpi --size base $CONFIG >out 2>err </dev/null &

@@ -395,12 +395,9 @@ static void shards_are_one_set_of_tensors(void **state)
 {
     (void)state;
     char *dir = make_shards();
-    const char *const indices[] = {
-        "{\"metadata\":{\"total_size\":10},\"weight_map\":{\"b\":\"m-2.safetensors\",\"a\":\"m-1.safetensors\",\"c\":\"m-2.safetensors\"}}",
-        "{\"metadata\":{\"total_size\":10.0},\"weight_map\":{\"a\":\"m-1.safetensors\",\"b\":\"m-2.safetensors\",\"c\":\"m-2.safetensors\"}"
-        "}",
-        "{\"metadata\":{},\"weight_map\":{\"a\":\"m-1.safetensors\",\"b\":\"m-2.safetensors\",\"c\":\"m-2.safetensors\"}}",
-        "{\"weight_map\":{\"a\":\"m-1.safetensors\",\"b\":\"m-2.safetensors\",\"c\":\"m-2.safetensors\"}}"};
+#define WEIGHTS "\"weight_map\":{\"b\":\"m-2.safetensors\",\"a\":\"m-1.safetensors\",\"c\":\"m-2.safetensors\"}}"
+    const char *const indices[] = {("{\"metadata\":{\"total_size\":10}," WEIGHTS), ("{\"metadata\":{\"total_size\":10.0}," WEIGHTS),
+                                   ("{\"metadata\":{}," WEIGHTS), ("{" WEIGHTS)};
     for (size_t i = 0; i < 4; i++) {
         pi0_error err = {0};
         pi0_safetensors *file;
@@ -636,7 +633,7 @@ static void every_failed_allocation_is_an_error(void **state)
 {
     (void)state;
     char *dir = make_shards();
-    const char index[] = "{\"weight_map\":{\"b\":\"m-2.safetensors\",\"a\":\"m-1.safetensors\",\"c\":\"m-2.safetensors\"}}";
+    const char index[] = "{" WEIGHTS;
     pi0_test_write_file(pi0_test_path(dir, "m.safetensors.index.json"), index, sizeof index - 1);
     for (long n = 1;; n++) {
         pi0_error err = {0};

@@ -142,7 +142,7 @@ def make_odd(small):
     added = [{"content": t["content"], "special": t["special"]} for t in odd["added_tokens"] if t["content"] not in missing]
     added += [{"content": "<image>", "special": True}, {"content": "<left>", "lstrip": True}, {"content": "<right>", "rstrip": True},
               {"content": "<both>", "lstrip": True, "rstrip": True, "special": True}, {"content": "the robot", "normalized": True},
-              {"content": "the▁robot", "normalized": True}, {"content": "the rob", "normalized": True}, {"content": "pick", "normalized": True},
+              {"content": "the rob", "normalized": True}, {"content": "pick", "normalized": True},
               {"content": "\n<n>", "normalized": True, "rstrip": True}, {"content": "é", "normalized": True, "lstrip": True}]
     for token in added:
         if token["content"] in ids:

@@ -175,46 +175,56 @@ static pi0_status bad_value(const pi0_array *image, const pi0_picture *picture, 
     return status;
 }
 
-/* The comparison is written so that a NaN fails it; both loops are branch-free so that the compiler vectorises them. */
-#define SCAN_FLOATS(type)                                                                  \
-    do {                                                                                   \
-        const type *v = picture->data;                                                     \
-        int bad = 0, negative = 0;                                                         \
-        for (size_t i = 0; i < count; i++) {                                               \
-            bad |= !(v[i] >= (type)(-1 - RANGE_SLACK) && v[i] <= (type)(1 + RANGE_SLACK)); \
-            negative |= v[i] < (type)-RANGE_SLACK;                                         \
-        }                                                                                  \
-        in_range = !bad;                                                                   \
-        picture->is_signed = negative != 0;                                                \
-    } while (0)
+/* Written so that a NaN counts as outside, and without branches in blocks of a fixed length, which compilers vectorise. */
+#define SCAN(type, magnitude)                                                           \
+    static void scan_##type(const type *v, size_t count, bool *outside, bool *negative) \
+    {                                                                                   \
+        const type limit = (type)(1 + RANGE_SLACK), zero = (type)-RANGE_SLACK;          \
+        int out = 0, below = 0;                                                         \
+        size_t i = 0;                                                                   \
+        for (; i + 64 <= count; i += 64) {                                              \
+            for (size_t k = 0; k < 64; k++) {                                           \
+                out |= !(magnitude(v[i + k]) <= limit);                                 \
+                below |= v[i + k] < zero;                                               \
+            }                                                                           \
+        }                                                                               \
+        for (; i < count; i++) {                                                        \
+            out |= !(magnitude(v[i]) <= limit);                                         \
+            below |= v[i] < zero;                                                       \
+        }                                                                               \
+        *outside = out;                                                                 \
+        *negative = below;                                                              \
+    }
+
+SCAN(float, fabsf)
+SCAN(double, fabs)
 
 static pi0_status check_range(const pi0_array *image, pi0_picture *picture, pi0_error *err)
 {
     size_t count = (size_t)picture->width * (size_t)picture->height * 3;
-    bool in_range = false;
-    if (picture->dtype == PI0_F32) {
-        SCAN_FLOATS(float);
-    } else if (picture->dtype == PI0_F64) {
-        SCAN_FLOATS(double);
-    } else {
-        in_range = true;
+    bool outside = false;
+    if (picture->dtype == PI0_F32)
+        scan_float(picture->data, count, &outside, &picture->is_signed);
+    else if (picture->dtype == PI0_F64)
+        scan_double(picture->data, count, &outside, &picture->is_signed);
+    else
         for (size_t i = 0; i < count; i++) {
             double v = element_f64(picture->data, picture->dtype, i);
-            in_range = in_range && v >= -1 - RANGE_SLACK && v <= 1 + RANGE_SLACK;
+            outside = outside || !(fabs(v) <= 1 + RANGE_SLACK);
             picture->is_signed = picture->is_signed || v < -RANGE_SLACK;
         }
-    }
-    if (in_range)
+    if (!outside)
         return PI0_OK;
     size_t first = count;
     for (size_t i = 0; i < count; i++) {
         double v = element_f64(picture->data, picture->dtype, i);
         if (!isfinite(v))
             return bad_value(image, picture, i, v, err);
-        if (first == count && !(v >= -1 - RANGE_SLACK && v <= 1 + RANGE_SLACK))
+        if (first == count && !(fabs(v) <= 1 + RANGE_SLACK))
             first = i;
     }
-    return bad_value(image, picture, first < count ? first : 0, element_f64(picture->data, picture->dtype, first < count ? first : 0), err);
+    first = first < count ? first : 0; /* the scan in the array's own type rounds the limit once more */
+    return bad_value(image, picture, first, element_f64(picture->data, picture->dtype, first), err);
 }
 
 pi0_status pi0_picture_open(const pi0_array *image, pi0_picture *out, pi0_error *err)

@@ -67,8 +67,7 @@ void pi0_pieces_release(pi0_pieces *pieces);
 
 typedef struct pi0_pattern {
     uint32_t offset, bytes; /* in pi0_patterns.text */
-    int32_t id;
-    uint32_t turn; /* which was added first: it wins among equals */
+    int32_t id; /* the lowest, of patterns with equal text; the reference's choice varies from run to run */
     bool lstrip, rstrip;
 } pi0_pattern;
 

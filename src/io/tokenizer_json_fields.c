@@ -261,16 +261,14 @@ static pi0_status add_pattern(reader *r, const added_token *token)
     return status;
 }
 
-/* Special tokens first: of two that read the same after normalization, the reference takes the first in this order. */
 static pi0_status add_patterns(reader *r, size_t count)
 {
     added_token token;
-    for (int pass = 0; pass < 2; pass++)
-        for (size_t i = 0; i < count; i++) {
-            PI0_TRY(read_added_token(r, i, &token));
-            if (token.bytes > 0 && token.special == (pass == 0))
-                PI0_TRY(add_pattern(r, &token));
-        }
+    for (size_t i = 0; i < count; i++) {
+        PI0_TRY(read_added_token(r, i, &token));
+        if (token.bytes > 0)
+            PI0_TRY(add_pattern(r, &token));
+    }
     return PI0_OK;
 }
 

@@ -16,7 +16,7 @@ pi0_status pi0_patterns_add(pi0_patterns *patterns, const char *text, size_t byt
         patterns->at = grown;
         patterns->capacity = capacity;
     }
-    pi0_pattern pattern = {.bytes = (uint32_t)bytes, .id = id, .turn = (uint32_t)patterns->count, .lstrip = lstrip, .rstrip = rstrip};
+    pi0_pattern pattern = {.bytes = (uint32_t)bytes, .id = id, .lstrip = lstrip, .rstrip = rstrip};
     pattern.offset = (uint32_t)patterns->text.length;
     pi0_text_add_bytes(&patterns->text, text, bytes);
     if (patterns->text.failed)
@@ -34,7 +34,7 @@ static int compare_text(const char *a, size_t a_bytes, const char *b, size_t b_b
 static int compare_patterns(const pi0_patterns *patterns, const pi0_pattern *a, const pi0_pattern *b)
 {
     int order = compare_text(patterns->text.data + a->offset, a->bytes, patterns->text.data + b->offset, b->bytes);
-    return order ? order : (a->turn > b->turn) - (a->turn < b->turn);
+    return order ? order : (a->id > b->id) - (a->id < b->id);
 }
 
 static void sift(const pi0_patterns *patterns, size_t root, size_t count)

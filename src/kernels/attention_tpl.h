@@ -23,11 +23,14 @@ typedef struct att_run {
 static att_run att_run_of(const pi0_attention *a, int head, int which)
 {
     size_t at = (size_t)(head / (a->heads / a->kv_heads)) * (size_t)a->d;
-    if (which == 0)
-        return (att_run){.k = a->k + at, .v = a->v + at, .ld = a->ldkv, .mask = a->mask, .keys = a->keys};
-    if (a->k2 == NULL || a->keys2 <= 0)
-        return (att_run){0};
-    return (att_run){.k = a->k2 + at, .v = a->v2 + at, .ld = a->ldkv2, .keys = a->keys2, .alone = a->alone};
+    /* attention_scores is given no values and attention_mix no keys */
+    const float *k = which ? a->k2 : a->k, *v = which ? a->v2 : a->v;
+    att_run run = {.k = k ? k + at : NULL, .v = v ? v + at : NULL};
+    run.ld = which ? a->ldkv2 : a->ldkv;
+    run.keys = which ? a->keys2 : a->keys;
+    run.mask = which ? NULL : a->mask;
+    run.alone = which ? a->alone : 0;
+    return run;
 }
 
 static bool att_attends(const att_run *run, int key)

@@ -52,19 +52,22 @@ static pi0_status check_questions(pi0_recipe_job *job, pi0_error *err)
 {
     pi0_recipe *recipe = job->recipe;
     pi0_text open = {0};
+    int n_open = 0;
     PI0_TRY(settle(recipe, err));
     pi0_status status = PI0_OK;
     for (int id = 0; id < PI0_FIELDS && status == PI0_OK; id++) {
         if (!recipe->question[id] || recipe->by_user[id])
             continue;
-        pi0_text_add(&open, "%s%s", open.length ? ", " : "", pi0_recipe_field((pi0_field_id)id)->name);
+        pi0_text_add(&open, "%s%s", n_open++ ? ", " : "", pi0_recipe_field((pi0_field_id)id)->name);
         char line[700];
         snprintf(line, sizeof line, "%s is not settled by the files: %s", pi0_recipe_field((pi0_field_id)id)->name, recipe->question[id]);
         if (job->problems && json_array_append_new(job->problems, pi0_json_words(line)) != 0)
             status = pi0_fail_memory(err, sizeof line, "a problem text");
     }
-    if (status == PI0_OK && open.length && !job->problems) {
-        status = pi0_fail(err, PI0_ERR_MODEL, "the files leave a choice that changes the actions: %.300s", open.data ? open.data : "");
+    if (status == PI0_OK && open.failed)
+        status = pi0_fail_memory(err, 256, "an error text");
+    if (status == PI0_OK && n_open > 0 && !job->problems) {
+        status = pi0_fail(err, PI0_ERR_MODEL, "the files leave a choice that changes the actions: %.300s", open.data);
         pi0_err_where(err, "%s", job->checkpoint && job->checkpoint->dir ? job->checkpoint->dir : "recipe");
         pi0_err_expected(err, "one of the choices below, for each");
         pi0_err_got(err, "no evidence in config.json or in the processors");

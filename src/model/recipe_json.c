@@ -302,13 +302,15 @@ static pi0_status check_members(const json_t *root, const char *path, pi0_error 
     json_object_foreach((json_t *)root, key, value) if (!is_note(key) && pi0_recipe_field_find(key) < 0)
         pi0_text_add(&unknown, "%s%.80s", unknown.length ? ", " : "", key);
     pi0_status status = PI0_OK;
-    if (missing.length || unknown.length) {
+    if (missing.failed || unknown.failed) {
+        status = pi0_fail_memory(err, 256, "an error text");
+    } else if (missing.length || unknown.length) {
         status = pi0_fail(err, PI0_ERR_FORMAT, "the recipe file does not hold exactly the fields of a recipe");
         pi0_err_where(err, "%s", path);
         if (missing.length)
-            pi0_err_item(err, "missing: %s", missing.data ? missing.data : "(several)");
+            pi0_err_item(err, "missing: %s", missing.data);
         if (unknown.length)
-            pi0_err_item(err, "unknown: %s", unknown.data ? unknown.data : "(several)");
+            pi0_err_item(err, "unknown: %s", unknown.data);
         pi0_err_expected(err, "every field that docs/recipe.md lists, and no other; only statistics and names may be left out");
         pi0_err_got(err, "%s%.200s%s%s%.200s", missing.length ? "without " : "", missing.length && missing.data ? missing.data : "",
                     missing.length && unknown.length ? "; " : "", unknown.length ? "with " : "",

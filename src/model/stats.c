@@ -178,10 +178,22 @@ pi0_status pi0_stats_read(pi0_recipe_job *job, const char *path, const char *ori
 
 /* ------------------------------------------------------------------ checking */
 
+static bool any_missing(const pi0_recipe *recipe)
+{
+    for (int f = 0; f < PI0_FEATURES; f++) {
+        const int *needs = pi0_norm_needs(recipe->norm[f]);
+        if (needs[0] >= 0 && (recipe->stats[f][needs[0]].n == 0 || recipe->stats[f][needs[1]].n == 0))
+            return true;
+    }
+    return false;
+}
+
 static pi0_status missing(pi0_recipe_job *job, pi0_error *err)
 {
     const pi0_recipe *recipe = job->recipe;
     pi0_text lacking = {0}, have = {0};
+    if (!any_missing(recipe))
+        return PI0_OK;
     for (int f = 0; f < PI0_FEATURES; f++) {
         const int *needs = pi0_norm_needs(recipe->norm[f]);
         for (int k = 0; k < 2 && needs[k] >= 0; k++)
@@ -192,16 +204,18 @@ static pi0_status missing(pi0_recipe_job *job, pi0_error *err)
                 pi0_text_add(&have, "%s%s.%s", have.length ? ", " : "", pi0_feature_name(f), pi0_stat_name(s));
     }
     pi0_status status = PI0_OK;
-    if (lacking.length && job->problems) {
+    if (lacking.failed || have.failed) {
+        status = pi0_fail_memory(err, 256, "an error text");
+    } else if (job->problems) {
         pi0_text line = {0};
         pi0_text_add(&line, "no statistics for %s", lacking.data);
         if (json_array_append_new(job->problems, line.data ? pi0_json_words(line.data) : NULL) != 0)
             status = pi0_fail_memory(err, line.length, "a problem text");
         pi0_text_release(&line);
-    } else if (lacking.length) {
-        status = pi0_fail(err, PI0_ERR_MODEL, "normalisation statistics are missing: %.300s", lacking.data ? lacking.data : "");
+    } else {
+        status = pi0_fail(err, PI0_ERR_MODEL, "normalisation statistics are missing: %.300s", lacking.data);
         pi0_err_where(err, "%s", job->checkpoint && job->checkpoint->dir ? job->checkpoint->dir : "recipe");
-        pi0_err_expected(err, "%.400s, as norm.state=%s and norm.action=%s ask", lacking.data ? lacking.data : "",
+        pi0_err_expected(err, "%.400s, as norm.state=%s and norm.action=%s ask", lacking.data,
                          pi0_recipe_field(PI0_FIELD_NORM_STATE)->choices[recipe->norm[PI0_STATE]],
                          pi0_recipe_field(PI0_FIELD_NORM_ACTION)->choices[recipe->norm[PI0_ACTION]]);
         pi0_err_got(err, "%s", have.data ? have.data : "none");

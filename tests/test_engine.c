@@ -1,0 +1,629 @@
+/* Inference through the public API: determinism, lanes, passes, sessions, errors.
+ * ctest: label=threads timeout=240 */
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "golden_cases.h"
+#include "support.h"
+
+static const pi0_golden_case pi0_case = {"openpi_pi0_droid", "openpi_pi0_Q", "pi0_droid", 10};      /* H = 10, two of three cameras */
+static const pi0_golden_case pi05_case = {"openpi_pi05_libero", "openpi_pi05_Q", "pi05_libero", 10}; /* H = 10 */
+enum { H = 10, A = 32, S = 224 };
+
+/* ------------------------------------------------------------------ observations */
+
+static uint64_t stir(uint64_t seed, uint64_t i)
+{
+    uint64_t z = (seed + 1) * 0x9E3779B97F4A7C15u + i * 0xBF58476D1CE4E5B9u;
+    z ^= z >> 31;
+    z *= 0x94D049BB133111EBu;
+    return z ^ z >> 29;
+}
+
+/* In [-1, 1). */
+static float stirred(uint64_t seed, uint64_t i)
+{
+    return (float)(stir(seed, i) >> 40) * (1.0f / 8388608.0f) - 1.0f;
+}
+
+static void set_array(pi0_session *session, const char *name, pi0_dtype dtype, const void *data, size_t bytes, int rank, const int64_t *shape)
+{
+    pi0_error err = {0};
+    pi0_array array = {.name = name, .dtype = dtype, .rank = rank, .data = data, .bytes = bytes};
+    memcpy(array.shape, shape, (size_t)rank * sizeof *shape);
+    PI0_ASSERT_OK(pi0_set_input(session, &array, &err), &err);
+}
+
+static void set_picture(pi0_session *session, const char *slot, uint64_t seed)
+{
+    char name[64];
+    float *pixels = malloc(S * S * 3 * sizeof *pixels);
+    assert_non_null(pixels);
+    for (uint64_t i = 0; i < S * S * 3; i++)
+        pixels[i] = stirred(seed, i / 48);
+    snprintf(name, sizeof name, "image.%s", slot);
+    set_array(session, name, PI0_F32, pixels, S * S * 3 * sizeof *pixels, 3, (int64_t[]){S, S, 3});
+    free(pixels);
+}
+
+/* A whole preprocessed observation. cameras: bit 0 base, 1 left wrist, 2 right wrist. */
+static void observe(pi0_session *session, uint64_t seed, int n_tokens, int cameras)
+{
+    static const char *const slots[] = {"base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb"};
+    int64_t tokens[64];
+    float values[A], noise[H * A];
+    pi0_session_reset(session, seed);
+    for (int slot = 0; slot < 3; slot++)
+        if (cameras >> slot & 1)
+            set_picture(session, slots[slot], seed * 3 + (uint64_t)slot);
+    for (int i = 0; i < n_tokens; i++)
+        tokens[i] = i ? (int64_t)(stir(seed + 7, (uint64_t)i) % 200000) : 2;
+    for (int i = 0; i < A; i++)
+        values[i] = stirred(seed + 8, (uint64_t)i);
+    for (int i = 0; i < H * A; i++)
+        noise[i] = stirred(seed + 9, (uint64_t)i);
+    set_array(session, "tokens", PI0_I64, tokens, (size_t)n_tokens * sizeof *tokens, 1, (int64_t[]){n_tokens});
+    set_array(session, "state", PI0_F32, values, sizeof values, 1, (int64_t[]){A});
+    set_array(session, "noise", PI0_F32, noise, sizeof noise, 2, (int64_t[]){H, A});
+}
+
+typedef struct chunk {
+    float x[H * A];
+} chunk;
+
+static chunk result(const pi0_session *session)
+{
+    chunk c;
+    int rows, cols;
+    const float *raw = pi0_actions_raw(session, &rows, &cols);
+    assert_non_null(raw);
+    assert_int_equal(rows, H);
+    assert_int_equal(cols, A);
+    memcpy(c.x, raw, sizeof c.x);
+    return c;
+}
+
+static chunk infer(pi0_session *session, int steps)
+{
+    pi0_error err = {0};
+    PI0_ASSERT_OK(pi0_infer(&session, 1, steps, &err), &err);
+    return result(session);
+}
+
+static pi0_session *open_session(pi0_model *model)
+{
+    pi0_error err = {0};
+    pi0_session *session;
+    PI0_ASSERT_OK(pi0_session_open(model, 0, &session, &err), &err);
+    return session;
+}
+
+static void assert_same_bits(const chunk *a, const chunk *b)
+{
+    assert_memory_equal(a->x, b->x, sizeof a->x);
+}
+
+static double furthest(const chunk *a, const chunk *b)
+{
+    double most = 0;
+    for (int i = 0; i < H * A; i++)
+        most = fmax(most, fabs((double)a->x[i] - (double)b->x[i]));
+    return most;
+}
+
+/* One observation on a model opened with `change`. */
+static chunk run_once(const pi0_golden_case *c, void (*change)(pi0_options *options), uint64_t seed, int n_tokens, int cameras)
+{
+    pi0_model *model = pi0_test_golden_open(c, change);
+    pi0_session *session = open_session(model);
+    observe(session, seed, n_tokens, cameras);
+    chunk out = infer(session, 4);
+    pi0_session_close(&session);
+    pi0_close(&model);
+    return out;
+}
+
+/* ------------------------------------------------------------------ determinism */
+
+static int threads_wanted;
+static void with_threads(pi0_options *options)
+{
+    options->threads = threads_wanted;
+    options->stages = 0;
+}
+
+static void same_bits_on_any_number_of_threads(void **state)
+{
+    (void)state;
+    for (int model = 0; model < 2; model++) {
+        const pi0_golden_case *c = model ? &pi05_case : &pi0_case;
+        threads_wanted = 1;
+        const chunk one = run_once(c, with_threads, 5, 9, 3);
+        static const int counts[] = {2, 3, 7};
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            threads_wanted = counts[i];
+            const chunk many = run_once(c, with_threads, 5, 9, 3);
+            assert_same_bits(&one, &many);
+        }
+    }
+}
+
+static void B16_F4_F6_no_state_between_calls(void **state)
+{
+    (void)state;
+    pi0_model *model = pi0_test_golden_open(&pi0_case, NULL);
+    pi0_session *session = open_session(model);
+    observe(session, 1, 7, 3);
+    const chunk first = infer(session, 4);
+    observe(session, 2, 20, 7);
+    const chunk other = infer(session, 4);
+    observe(session, 1, 7, 3);
+    const chunk again = infer(session, 4);
+    assert_same_bits(&first, &again);
+    assert_true(furthest(&first, &other) > 1e-3);
+    pi0_session_close(&session);
+    pi0_close(&model);
+}
+
+static void G1_noise_is_a_stream_of_seed_and_inference(void **state)
+{
+    (void)state;
+    pi0_model *model = pi0_test_golden_open(&pi0_case, NULL);
+    pi0_session *a = open_session(model);
+    pi0_array noise[3];
+    chunk drawn[3];
+    pi0_error err = {0};
+    observe(a, 3, 7, 1);
+    infer(a, 1); /* uses the noise given */
+    for (int i = 0; i < 3; i++) {
+        if (i == 2) { /* reset: the stream starts again */
+            observe(a, 3, 7, 1);
+            infer(a, 1);
+        }
+        infer(a, 1);
+        PI0_ASSERT_OK(pi0_stage(a, "noise", &noise[i], &err), &err);
+        memcpy(drawn[i].x, noise[i].data, sizeof drawn[i].x);
+    }
+    assert_true(furthest(&drawn[0], &drawn[1]) > 0.1);
+    assert_same_bits(&drawn[0], &drawn[2]);
+    pi0_session_close(&a);
+    pi0_close(&model);
+}
+
+/* ------------------------------------------------------------------ lanes */
+
+static int lanes_wanted;
+static void with_lanes(pi0_options *options)
+{
+    options->max_batch = lanes_wanted;
+    options->stages = 0;
+}
+
+static void G5_F7_batch_is_singles_bit_for_bit(void **state)
+{
+    (void)state;
+    static const int tokens[] = {3, 9, 17, 48, 1}, cameras[] = {1, 3, 7, 5, 2};
+    for (int model_kind = 0; model_kind < 2; model_kind++) {
+        const pi0_golden_case *c = model_kind ? &pi05_case : &pi0_case;
+        chunk single[5];
+        for (lanes_wanted = 1; lanes_wanted <= 4; lanes_wanted++) { /* five sessions: more than the lanes, in turns */
+            pi0_model *model = pi0_test_golden_open(c, with_lanes);
+            pi0_session *sessions[5];
+            pi0_error err = {0};
+            for (int i = 0; i < 5; i++) {
+                sessions[i] = open_session(model);
+                observe(sessions[i], (uint64_t)i + 10, tokens[i], cameras[i]);
+            }
+            PI0_ASSERT_OK(pi0_infer(sessions, 5, 3, &err), &err);
+            for (int i = 0; i < 5; i++) {
+                const chunk got = result(sessions[i]);
+                if (lanes_wanted == 1)
+                    single[i] = got;
+                else
+                    assert_same_bits(&single[i], &got);
+                pi0_session_close(&sessions[i]);
+            }
+            pi0_close(&model);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ passes */
+
+static const char *disabled;
+static void with_disabled(pi0_options *options)
+{
+    options->disable = disabled;
+    options->stages = 0;
+}
+
+static void bit_passes_change_no_bit(void **state)
+{
+    (void)state;
+    static const char *const bit[] = {"last-layer-kv", "rope-table", "arena", "replay", "arena,replay,rope-table,last-layer-kv"};
+    for (int model = 0; model < 2; model++) {
+        const pi0_golden_case *c = model ? &pi05_case : &pi0_case;
+        disabled = NULL;
+        const chunk all_on = run_once(c, with_disabled, 21, 12, 3);
+        for (size_t i = 0; i < sizeof bit / sizeof *bit; i++) {
+            disabled = bit[i];
+            const chunk off = run_once(c, with_disabled, 21, 12, 3);
+            assert_same_bits(&all_on, &off);
+        }
+    }
+}
+
+static void order_passes_change_rounding_only(void **state)
+{
+    (void)state;
+    static const char *const order[] = {"drop-masked", "flash-attention",
+                                        "drop-masked,flash-attention,rope-table,last-layer-kv,arena,replay"};
+    for (int model = 0; model < 2; model++) {
+        const pi0_golden_case *c = model ? &pi05_case : &pi0_case;
+        disabled = NULL;
+        const chunk all_on = run_once(c, with_disabled, 22, 12, 5);
+        for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+            disabled = order[i];
+            const chunk off = run_once(c, with_disabled, 22, 12, 5);
+            const double distance = furthest(&all_on, &off);
+            if (!(distance < 2e-5))
+                fail_msg("without %s the actions move by %g", order[i], distance);
+        }
+    }
+}
+
+/* C6: what a masked camera holds cannot matter, and masking one equals leaving it out. */
+static void C6_absent_camera_changes_nothing_but_itself(void **state)
+{
+    (void)state;
+    chunk seen[2];
+    disabled = "drop-masked";
+    pi0_model *model = pi0_test_golden_open(&pi0_case, with_disabled);
+    for (int i = 0; i < 2; i++) {
+        pi0_session *session = open_session(model);
+        observe(session, i ? 99 : 98, 30, 7); /* other pictures lie in the slots before */
+        infer(session, 1);
+        observe(session, 4, 9, 1);
+        seen[i] = infer(session, 4);
+        pi0_session_close(&session);
+    }
+    pi0_close(&model);
+    assert_same_bits(&seen[0], &seen[1]);
+    disabled = NULL;
+    const chunk dropped = run_once(&pi0_case, with_disabled, 4, 9, 1);
+    assert_true(furthest(&seen[0], &dropped) < 2e-5);
+}
+
+/* ------------------------------------------------------------------ inputs matter, and only in their way */
+
+static void B17_one_pixel_changes_the_prefix(void **state)
+{
+    (void)state;
+    pi0_model *model = pi0_test_golden_open(&pi0_case, NULL);
+    pi0_session *session = open_session(model);
+    pi0_error err = {0};
+    pi0_array k;
+    observe(session, 6, 9, 1);
+    infer(session, 1);
+    PI0_ASSERT_OK(pi0_stage(session, "prefix_k.0", &k, &err), &err);
+    assert_int_equal(k.shape[0], 256 + 9);
+    float *before = malloc(k.bytes);
+    assert_non_null(before);
+    memcpy(before, k.data, k.bytes);
+    float *pixels = calloc(S * S * 3, sizeof *pixels);
+    assert_non_null(pixels);
+    PI0_ASSERT_OK(pi0_stage(session, "image.base_0_rgb", &k, &err), &err);
+    memcpy(pixels, k.data, k.bytes);
+    pixels[0] = -pixels[0] + 0.5f;
+    set_array(session, "image.base_0_rgb", PI0_F32, pixels, S * S * 3 * sizeof *pixels, 3, (int64_t[]){S, S, 3});
+    infer(session, 1);
+    PI0_ASSERT_OK(pi0_stage(session, "prefix_k.0", &k, &err), &err);
+    assert_memory_not_equal(before, k.data, k.bytes);
+    free(before);
+    free(pixels);
+    pi0_session_close(&session);
+    pi0_close(&model);
+}
+
+static void D9_alternating_prompts_equal_separate_ones(void **state)
+{
+    (void)state;
+    pi0_model *model = pi0_test_golden_open(&pi05_case, NULL);
+    pi0_session *session = open_session(model);
+    chunk first[2];
+    for (int i = 0; i < 6; i++) {
+        observe(session, 30 + (uint64_t)(i % 2), i % 2 ? 40 : 6, 3);
+        const chunk got = infer(session, 2);
+        if (i < 2)
+            first[i] = got;
+        else
+            assert_same_bits(&first[i % 2], &got);
+    }
+    pi0_session_close(&session);
+    pi0_close(&model);
+}
+
+static void G4_exactly_n_steps(void **state)
+{
+    (void)state;
+    static const int counts[] = {1, 2, 3, 5, 7, 10, 16, 20, 50, 100};
+    pi0_model *model = pi0_test_golden_open(&pi05_case, NULL);
+    pi0_session *session = open_session(model);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        observe(session, 40, 5, 1);
+        infer(session, counts[i]);
+        int velocities = 0;
+        for (size_t s = 0; s < pi0_stage_count(session); s++)
+            velocities += !strncmp(pi0_stage_name(session, s), "velocity.", 9);
+        assert_int_equal(velocities, counts[i]);
+    }
+    pi0_session_close(&session);
+    pi0_close(&model);
+}
+
+static int horizon_wanted;
+static void with_horizon(pi0_options *options)
+{
+    options->horizon = horizon_wanted;
+}
+
+static void A8_F5_horizon_is_a_run_option(void **state)
+{
+    (void)state;
+    static const int horizons[] = {1, 16, 50};
+    for (size_t i = 0; i < sizeof horizons / sizeof *horizons; i++) {
+        horizon_wanted = horizons[i];
+        pi0_model *model = pi0_test_golden_open(&pi0_case, with_horizon);
+        pi0_session *session = open_session(model);
+        pi0_error err = {0};
+        int rows, cols;
+        int64_t token = 2;
+        float values[A] = {0};
+        set_picture(session, "base_0_rgb", 1);
+        set_array(session, "tokens", PI0_I64, &token, sizeof token, 1, (int64_t[]){1});
+        set_array(session, "state", PI0_F32, values, sizeof values, 1, (int64_t[]){A});
+        PI0_ASSERT_OK(pi0_infer(&session, 1, 2, &err), &err);
+        assert_non_null(pi0_actions_raw(session, &rows, &cols));
+        assert_int_equal(rows, horizons[i]);
+        pi0_session_close(&session);
+        pi0_close(&model);
+    }
+}
+
+/* ------------------------------------------------------------------ refusals */
+
+static void G2_G3_noise_shapes(void **state)
+{
+    (void)state;
+    pi0_model *model = pi0_test_golden_open(&pi0_case, NULL);
+    pi0_session *session = open_session(model);
+    pi0_error err = {0};
+    float noise[H * A];
+    for (int i = 0; i < H * A; i++)
+        noise[i] = stirred(50, (uint64_t)i);
+    observe(session, 7, 9, 1);
+    set_array(session, "noise", PI0_F32, noise, sizeof noise, 2, (int64_t[]){H, A});
+    const chunk flat = infer(session, 2);
+    observe(session, 7, 9, 1);
+    set_array(session, "noise", PI0_F32, noise, sizeof noise, 3, (int64_t[]){1, H, A});
+    const chunk batched = infer(session, 2);
+    assert_same_bits(&flat, &batched);
+    assert_int_equal(pi0_set_noise(session, noise, 1, A, &err), PI0_ERR_ARGUMENT);
+    pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "noise", "[10, 32]", "[1, 32]", NULL);
+    assert_int_equal(pi0_set_noise(session, noise, H, 31, &err), PI0_ERR_ARGUMENT);
+    pi0_error_clear(&err);
+    noise[5] = NAN;
+    assert_int_equal(pi0_set_noise(session, noise, H, A, &err), PI0_ERR_NONFINITE);
+    pi0_test_assert_error(&err, PI0_ERR_NONFINITE, "noise[0,5]", NULL);
+    pi0_session_close(&session);
+    pi0_close(&model);
+}
+
+static void D7_token_outside_the_table(void **state)
+{
+    (void)state;
+    pi0_model *model = pi0_test_golden_open(&pi0_case, NULL);
+    pi0_session *session = open_session(model);
+    pi0_error err = {0};
+    static const int64_t bad[] = {300000, -1, INT64_MAX};
+    for (size_t i = 0; i < 3; i++) {
+        observe(session, 8, 4, 1);
+        set_array(session, "tokens", PI0_I64, &bad[i], sizeof bad[i], 1, (int64_t[]){1});
+        assert_int_equal(pi0_infer(&session, 1, 1, &err), PI0_ERR_ARGUMENT);
+        assert_null(pi0_actions_raw(session, NULL, NULL));
+        pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "token", "257151", NULL);
+    }
+    pi0_session_close(&session);
+    pi0_close(&model);
+}
+
+static void B14_no_picture_is_an_error(void **state)
+{
+    (void)state;
+    pi0_model *model = pi0_test_golden_open(&pi0_case, NULL);
+    pi0_session *session = open_session(model);
+    pi0_error err = {0};
+    observe(session, 8, 4, 0);
+    assert_int_equal(pi0_infer(&session, 1, 1, &err), PI0_ERR_ARGUMENT);
+    pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "no picture", "base_0_rgb", NULL);
+    pi0_session_close(&session);
+    pi0_close(&model);
+}
+
+static void C9_non_finite_input_is_refused_by_name(void **state)
+{
+    (void)state;
+    pi0_model *model = pi0_test_golden_open(&pi0_case, NULL);
+    pi0_session *session = open_session(model);
+    pi0_error err = {0};
+    observe(session, 9, 4, 1);
+    const chunk good = infer(session, 1);
+    float *pixels = calloc(S * S * 3, sizeof *pixels);
+    assert_non_null(pixels);
+    pixels[12345] = INFINITY;
+    pi0_array picture = {.name = "image.base_0_rgb", .dtype = PI0_F32, .rank = 3, .shape = {S, S, 3}, .data = pixels,
+                         .bytes = S * S * 3 * sizeof *pixels};
+    assert_int_equal(pi0_set_input(session, &picture, &err), PI0_ERR_NONFINITE);
+    pi0_test_assert_error(&err, PI0_ERR_NONFINITE, "image.base_0_rgb", NULL);
+    float values[A] = {[3] = NAN};
+    pi0_array robot = {.name = "state", .dtype = PI0_F32, .rank = 1, .shape = {A}, .data = values, .bytes = sizeof values};
+    assert_int_equal(pi0_set_input(session, &robot, &err), PI0_ERR_NONFINITE);
+    pi0_test_assert_error(&err, PI0_ERR_NONFINITE, "state[3]", NULL);
+    observe(session, 9, 4, 1); /* the session lives on */
+    const chunk again = infer(session, 1);
+    assert_same_bits(&good, &again);
+    free(pixels);
+    pi0_session_close(&session);
+    pi0_close(&model);
+}
+
+/* Flips one value of a tensor in a copy of a checkpoint to NaN and expects the stage to be named. */
+static void poisoned_weight_names_its_stage(const char *tensor, const char *stage)
+{
+    pi0_error err = {0};
+    size_t bytes;
+    char *dir = pi0_test_make_dir();
+    char source[1100];
+    snprintf(source, sizeof source, "%s/model.safetensors", pi0_test_golden_dir("openpi_pi0_Q"));
+    uint8_t *file = pi0_test_read_file(source, &bytes);
+    uint64_t header;
+    memcpy(&header, file, sizeof header);
+    char *entry = memmem(file + 8, header, tensor, strlen(tensor));
+    assert_non_null(entry);
+    const char *offsets = strstr(entry, "data_offsets\":[");
+    assert_non_null(offsets);
+    const uint64_t at = 8 + header + strtoull(offsets + 15, NULL, 10);
+    memcpy(file + at, &(float){NAN}, sizeof(float));
+    pi0_test_write_file(pi0_test_path(dir, "model.safetensors"), file, bytes);
+    free(file);
+
+    pi0_options options;
+    pi0_options_init(&options);
+    options.config = "pi0_droid";
+    options.preprocessed = 1;
+    pi0_model *model;
+    PI0_ASSERT_OK(pi0_open(dir, &options, &model, &err), &err);
+    pi0_session *session = open_session(model);
+    observe(session, 9, 4, 1);
+    assert_int_equal(pi0_infer(&session, 1, 3, &err), PI0_ERR_NONFINITE);
+    assert_null(pi0_actions_raw(session, NULL, NULL));
+    pi0_test_assert_error(&err, PI0_ERR_NONFINITE, stage, NULL);
+    pi0_session_close(&session);
+    pi0_close(&model);
+    pi0_test_remove_dir(dir);
+}
+
+static void non_finite_stage_is_named_and_gives_no_action(void **state)
+{
+    (void)state;
+    poisoned_weight_names_its_stage("\"action_out_proj.weight\"", "velocity.0");
+    poisoned_weight_names_its_stage("language_model.layers.1.self_attn.v_proj.weight\"", "prefix_k.1");
+}
+
+/* ------------------------------------------------------------------ opening */
+
+static void expect_open_error(const char *dir, const pi0_options *options, pi0_status status, const char *word)
+{
+    pi0_error err = {0};
+    pi0_model *model = (pi0_model *)&err;
+    assert_int_equal(pi0_open(dir, options, &model, &err), status);
+    assert_null(model);
+    pi0_test_assert_error(&err, status, word, NULL);
+}
+
+static void options_out_of_range_are_errors(void **state)
+{
+    (void)state;
+    char dir[1024];
+    snprintf(dir, sizeof dir, "%s", pi0_test_golden_dir("openpi_pi0_Q"));
+    pi0_options good, o;
+    pi0_options_init(&good);
+    good.config = "pi0_droid";
+    good.preprocessed = 1;
+#define EXPECT(change, status, word) (o = good, o.change, expect_open_error(dir, &o, status, word))
+    EXPECT(threads = -1, PI0_ERR_ARGUMENT, "threads");
+    EXPECT(threads = 100000, PI0_ERR_ARGUMENT, "threads");
+    EXPECT(device = "cuda:0", PI0_ERR_DEVICE, "cuda:0");
+    EXPECT(device = "tpu", PI0_ERR_ARGUMENT, "tpu");
+    EXPECT(precision = "int8", PI0_ERR_UNSUPPORTED, "int8");
+    EXPECT(precision = "f31", PI0_ERR_ARGUMENT, "f31");
+    EXPECT(isa = "avx9000", PI0_ERR_ARGUMENT, "avx9000");
+    EXPECT(disable = "gravity", PI0_ERR_ARGUMENT, "gravity");
+    EXPECT(max_batch = 17, PI0_ERR_ARGUMENT, "max_batch");
+    EXPECT(horizon = -3, PI0_ERR_ARGUMENT, "horizon");
+    EXPECT(horizon = 1000000, PI0_ERR_ARGUMENT, "horizon");
+    EXPECT(memory_limit = 1 << 20, PI0_ERR_MEMORY, "memory");
+#undef EXPECT
+    expect_open_error("", &good, PI0_ERR_ARGUMENT, "model");
+}
+
+static void calls_out_of_range_are_errors(void **state)
+{
+    (void)state;
+    pi0_model *model = pi0_test_golden_open(&pi0_case, NULL);
+    pi0_session *session = open_session(model), *twice[2] = {session, session};
+    pi0_error err = {0};
+    observe(session, 1, 3, 1);
+    assert_int_equal(pi0_infer(&session, 0, 0, &err), PI0_ERR_ARGUMENT);
+    assert_int_equal(pi0_infer(&session, 1, -1, &err), PI0_ERR_ARGUMENT);
+    assert_int_equal(pi0_infer(&session, 1, 100000, &err), PI0_ERR_ARGUMENT);
+    assert_int_equal(pi0_infer(twice, 2, 1, &err), PI0_ERR_ARGUMENT);
+    pi0_error_clear(&err);
+    pi0_array none;
+    assert_int_equal(pi0_stage(session, "velocity.77", &none, &err), PI0_ERR_ARGUMENT);
+    pi0_error_clear(&err);
+    pi0_session_close(&session);
+    pi0_close(&model);
+}
+
+/* ------------------------------------------------------------------ memory */
+
+static void no_stages(pi0_options *options)
+{
+    options->stages = 0;
+}
+
+static void an_inference_allocates_nothing(void **state)
+{
+    (void)state;
+    pi0_model *model = pi0_test_golden_open(&pi05_case, no_stages);
+    pi0_session *session = open_session(model);
+    pi0_error err = {0};
+    for (int i = 0; i < 3; i++) {
+        observe(session, (uint64_t)i, 5 + 9 * i, 3);
+        pi0_test_fail_allocation(0);
+        PI0_ASSERT_OK(pi0_infer(&session, 1, 3, &err), &err);
+        assert_int_equal(pi0_test_allocation_count(), 0);
+    }
+    pi0_session_close(&session);
+    pi0_close(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_bits_on_any_number_of_threads),
+        cmocka_unit_test(B16_F4_F6_no_state_between_calls),
+        cmocka_unit_test(G1_noise_is_a_stream_of_seed_and_inference),
+        cmocka_unit_test(G5_F7_batch_is_singles_bit_for_bit),
+        cmocka_unit_test(bit_passes_change_no_bit),
+        cmocka_unit_test(order_passes_change_rounding_only),
+        cmocka_unit_test(C6_absent_camera_changes_nothing_but_itself),
+        cmocka_unit_test(B17_one_pixel_changes_the_prefix),
+        cmocka_unit_test(D9_alternating_prompts_equal_separate_ones),
+        cmocka_unit_test(G4_exactly_n_steps),
+        cmocka_unit_test(A8_F5_horizon_is_a_run_option),
+        cmocka_unit_test(G2_G3_noise_shapes),
+        cmocka_unit_test(D7_token_outside_the_table),
+        cmocka_unit_test(B14_no_picture_is_an_error),
+        cmocka_unit_test(C9_non_finite_input_is_refused_by_name),
+        cmocka_unit_test(non_finite_stage_is_named_and_gives_no_action),
+        cmocka_unit_test(options_out_of_range_are_errors),
+        cmocka_unit_test(calls_out_of_range_are_errors),
+        cmocka_unit_test(an_inference_allocates_nothing),
+    };
+    return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
+}
