@@ -31,23 +31,6 @@ typedef struct shape {
     int m, n, k;
 } shape;
 
-/* 12 independent chains hide a latency of 4 cycles on two units with room to spare; the empty asm keeps them in registers. */
-#define PEAK_LOOP(type, one, step)                                                                        \
-    type c[CHAINS];                                                                                       \
-    for (int j = 0; j < CHAINS; j++)                                                                      \
-        c[j] = one;                                                                                       \
-    type x = one;                                                                                         \
-    uint64_t start = cpu_ns();                                                                            \
-    for (int i = 0; i < PEAK_STEPS; i++) {                                                                \
-        step(0) step(1) step(2) step(3) step(4) step(5) step(6) step(7) step(8) step(9) step(10) step(11) \
-    }                                                                                                     \
-    double ns = (double)(cpu_ns() - start);                                                               \
-    for (int j = 0; j < CHAINS; j++)                                                                      \
-        KEEP(c[j]);                                                                                       \
-    return (double)sizeof(type) / sizeof(float) * 2.0 * CHAINS * PEAK_STEPS / ns;
-
-typedef float four __attribute__((vector_size(16)));
-
 #if defined(__x86_64__)
 #define KEEP(v) __asm__ volatile("" : "+x"(v))
 #elif defined(__aarch64__)
@@ -56,23 +39,39 @@ typedef float four __attribute__((vector_size(16)));
 #define KEEP(v) __asm__ volatile("" : "+m"(v))
 #endif
 
+/* 12 independent chains hide the latency of the additions; the empty asm keeps the chains in registers, and x unknown, so that no
+ * product is computed once for all. */
+#define CHAIN_START(j) c##j = x
+#define CHAIN_STEP(j)                \
+    c##j = MULTIPLY_ADD(x, x, c##j); \
+    KEEP(c##j);                      \
+    KEEP(x);
+#define PEAK_LOOP(type, zero)                                                                                                         \
+    type x = zero, CHAIN_START(0), CHAIN_START(1), CHAIN_START(2), CHAIN_START(3), CHAIN_START(4), CHAIN_START(5), CHAIN_START(6),    \
+         CHAIN_START(7), CHAIN_START(8), CHAIN_START(9), CHAIN_START(10), CHAIN_START(11);                                            \
+    uint64_t start = cpu_ns();                                                                                                        \
+    for (int i = 0; i < PEAK_STEPS; i++) {                                                                                            \
+        CHAIN_STEP(0)                                                                                                                 \
+        CHAIN_STEP(1) CHAIN_STEP(2) CHAIN_STEP(3) CHAIN_STEP(4) CHAIN_STEP(5) CHAIN_STEP(6) CHAIN_STEP(7) CHAIN_STEP(8) CHAIN_STEP(9) \
+            CHAIN_STEP(10) CHAIN_STEP(11)                                                                                             \
+    }                                                                                                                                 \
+    return (double)sizeof(type) / sizeof(float) * 2.0 * CHAINS * PEAK_STEPS / (double)(cpu_ns() - start);
+
+typedef float four __attribute__((vector_size(16)));
+
 static double peak_ref(void)
 {
-#define STEP(j)          \
-    c[j] = c[j] * x + x; \
-    KEEP(c[j]);
-    PEAK_LOOP(four, ((four){0.5f, 0.5f, 0.5f, 0.5f}), STEP)
-#undef STEP
+#define MULTIPLY_ADD(a, b, sum) ((a) * (b) + (sum))
+    PEAK_LOOP(four, {0})
+#undef MULTIPLY_ADD
 }
 
 #if defined(__x86_64__)
 __attribute__((target("avx2,fma"))) static double peak_avx2(void)
 {
-#define STEP(j)                         \
-    c[j] = _mm256_fmadd_ps(c[j], x, x); \
-    KEEP(c[j]);
-    PEAK_LOOP(__m256, _mm256_set1_ps(0.5f), STEP)
-#undef STEP
+#define MULTIPLY_ADD(a, b, sum) _mm256_fmadd_ps(a, b, sum)
+    PEAK_LOOP(__m256, {0})
+#undef MULTIPLY_ADD
 }
 #endif
 

@@ -437,7 +437,10 @@ static void impossible_sizes_are_refused(void **state)
     model m = small_model(false);
     model_add_vector(&m, LANGUAGE "layers.99999999999999999999.input_layernorm.weight", 8);
     model_write(&m, dir, "model.safetensors");
-    MUST_FAIL(dir, NULL, PI0_ERR_MODEL, "number of layers", "1 to 128");
+    MUST_FAIL(dir, NULL, PI0_ERR_MODEL, "unexpected: " LANGUAGE "layers.99999999999999999999.input_layernorm.weight [8]");
+    model_add_vector(&m, LANGUAGE "layers.128.input_layernorm.weight", 8);
+    model_write(&m, dir, "model.safetensors");
+    MUST_FAIL(dir, NULL, PI0_ERR_MODEL, "the number of layers is out of bounds", "1 to 128", "129");
     pi0_test_remove_dir(dir);
 }
 

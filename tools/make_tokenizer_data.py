@@ -2,7 +2,7 @@
 """Makes tests/data/tokenizer: small vocabularies and what the two reference libraries make of random strings with them.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install sentencepiece tokenizers protobuf
-    /tmp/venv/bin/python tools/make_tokenizer_data.py [OUT_DIR]
+    /tmp/venv/bin/python tools/make_tokenizer_data.py [OUT_DIR [CORPUS_DIR]]
 
 Recorded with sentencepiece 0.2.3 and tokenizers 0.23.3. Nothing in it comes from a published vocabulary: SentencePiece is trained on
 the sentences below, with the settings of Gemma's tokenizer. Files:
@@ -61,9 +61,9 @@ USER_DEFINED = ["<mask>", "<start_of_turn>", "<end_of_turn>", "\n", "\n\n", "\n\
 APPENDED = ["[mark=0]", "\t\t", "\t\t\t", "<tail>", "<tail><tail>"]
 
 
-def train(**settings):
+def train(sentences=None, **settings):
     out = io.BytesIO()
-    lines = [line for line in SENTENCES.strip().split("\n") for _ in range(4)]
+    lines = [line for line in SENTENCES.strip().split("\n")[:sentences] for _ in range(4)]
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines), model_writer=out, model_type="bpe", normalization_rule_name="identity", add_dummy_prefix=False,
         remove_extra_whitespaces=False, split_digits=True, allow_whitespace_only_pieces=True, num_threads=1, minloglevel=2,
@@ -219,6 +219,28 @@ def record_decoding(out, files, rng, count):
         put_text(out, small.decode(ids))
 
 
+def write_seeds(folder):
+    """A byte of choices (1: json, 2: hf, 4: with BOS), a file, and at its end text to encode, where the format lets it stand."""
+    small = train(3, vocab_size=330, byte_fallback=True, user_defined_symbols=["<b>", "\n", "▁▁"])
+    plain = train(3, vocab_size=75, byte_fallback=False, character_coverage=0.98)
+    for piece in [p for p in plain.pieces if p.type == 1 and len(p.piece) > 1][::2]:
+        piece.type = proto.ModelProto.SentencePiece.UNUSED
+    tiny = {"added_tokens": [{"id": 5, "content": "<x>", "lstrip": True, "rstrip": True, "normalized": True}, {"id": 6, "content": "a b", "special": True}],
+            "normalizer": {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+            "model": {"type": "BPE", "unk_token": "u", "fuse_unk": False, "ignore_merges": True,
+                      "vocab": {"u": 0, "a": 1, "b": 2, "ab": 3, "abab": 4}, "merges": ["#version: 0.2", "a b", ["ab", "ab"]]}}
+    text = "  the cube\n\n<b> é🧽"
+    seeds = {"small_old": (3, convert(small, False)), "small_new": (7, convert(small, True)), "spm_json": (1, convert(small, False)), "tiny": (3, tiny)}
+    inputs = {name: bytes([choice]) + json.dumps(value, separators=(",", ":")).encode() + b" " * 4 for name, (choice, value) in seeds.items()}
+    tail = b"\x32" + bytes([len(text.encode())]) + text.encode()  # an unknown field
+    for name, choice, model in (("small_spm", 4, small), ("small_hf", 6, small), ("plain_spm", 0, plain), ("plain_hf", 2, plain)):
+        inputs[name] = bytes([choice]) + model.SerializeToString() + tail
+    for name, data in inputs.items():
+        with open(f"{folder}/{name}", "wb") as f:
+            f.write(data)
+        print(f"{folder}/{name}: {len(data)} bytes")
+
+
 def main():
     folder = sys.argv[1] if len(sys.argv) > 1 else "tests/data/tokenizer"
     rng = random.Random(20240)
@@ -234,6 +256,8 @@ def main():
         with open(f"{folder}/{name}", "wb") as f:
             f.write(data)
         print(f"{name}: {len(data)} bytes")
+    if len(sys.argv) > 2:
+        write_seeds(sys.argv[2])
 
 
 if __name__ == "__main__":

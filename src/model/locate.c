@@ -13,13 +13,21 @@ static bool ends(const char *text, const char *ending)
     return n >= m && strcmp(text + n - m, ending) == 0;
 }
 
-/* Whether dir/name is there; false too when memory is short, which the next allocation will report. */
+/* Looking allocates nothing, so that short memory cannot pass for an absent file. Longer paths the system would refuse anyway. */
+typedef struct place {
+    char path[4096];
+} place;
+
+static bool join(place *out, const char *dir, const char *name)
+{
+    int n = snprintf(out->path, sizeof out->path, "%s/%s", dir, name);
+    return n >= 0 && (size_t)n < sizeof out->path;
+}
+
 static bool has(const char *dir, const char *name, bool (*kind)(const char *path))
 {
-    char *path = pi0_path_join(dir, name);
-    bool found = path && kind(path);
-    pi0_free(path);
-    return found;
+    place at;
+    return join(&at, dir, name) && kind(at.path);
 }
 
 /* ------------------------------------------------------------------ Hugging Face cache */
@@ -41,46 +49,38 @@ static bool is_repository(const char *text)
     return slashes == 1;
 }
 
-/* refs/main holds the commit whose snapshot is current. NULL: none, or unreadable. */
-static char *read_ref(const char *cache)
+/* refs/main holds the commit whose snapshot is current. */
+static bool read_ref(const char *cache, place *snapshot)
 {
-    char *path = pi0_path_join(cache, "refs/main"), *commit = NULL;
-    pi0_mapping mapping = {0};
-    if (path && pi0_is_file(path) && pi0_map_file(path, &mapping, NULL) == PI0_OK && mapping.bytes > 0 && mapping.bytes <= 128) {
-        size_t n = 0;
-        while (n < mapping.bytes &&
-               ((mapping.data[n] >= '0' && mapping.data[n] <= '9') || (mapping.data[n] >= 'a' && mapping.data[n] <= 'f')))
-            n++;
-        if (n > 0)
-            commit = pi0_sprintf("snapshots/%.*s", (int)n, (const char *)mapping.data);
-    }
-    pi0_unmap(&mapping);
-    pi0_free(path);
-    return commit;
+    place at;
+    char commit[128] = "";
+    FILE *file = join(&at, cache, "refs/main") ? fopen(at.path, "r") : NULL;
+    if (!file)
+        return false;
+    bool read = fgets(commit, sizeof commit, file) != NULL;
+    fclose(file);
+    commit[strspn(commit, "0123456789abcdef")] = '\0'; /* nothing that a file system would read as a step */
+    return read && commit[0] && join(&at, cache, "snapshots") && join(snapshot, at.path, commit) && pi0_is_dir(snapshot->path);
 }
 
 /* Without a ref (a download by commit) a lone snapshot is still unambiguous. */
-static char *lone_snapshot(const char *cache)
+static bool lone_snapshot(const char *cache, place *snapshot)
 {
-    char *path = pi0_path_join(cache, "snapshots"), *found = NULL;
-    DIR *dir = path ? opendir(path) : NULL;
+    place at;
+    DIR *dir = join(&at, cache, "snapshots") ? opendir(at.path) : NULL;
     int count = 0;
-    for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
-        if (entry->d_name[0] == '.')
-            continue;
-        pi0_free(found);
-        found = ++count == 1 ? pi0_sprintf("snapshots/%s", entry->d_name) : NULL;
-    }
+    for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;)
+        if (entry->d_name[0] != '.' && join(snapshot, at.path, entry->d_name))
+            count++;
     if (dir)
         closedir(dir);
-    pi0_free(path);
-    return found;
+    return count == 1 && pi0_is_dir(snapshot->path);
 }
 
 static pi0_status fail_not_cached(const char *repository, const char *looked, pi0_error *err)
 {
     pi0_fail(err, PI0_ERR_IO, "%s is neither a path on this machine nor in the Hugging Face cache", repository);
-    pi0_err_where(err, "%s", looked ? looked : "no cache folder is set (HF_HOME)");
+    pi0_err_where(err, "%s", *looked ? looked : "no cache folder is set (HF_HOME)");
     pi0_err_expected(err, "a directory, a .safetensors file, or a repository that was downloaded before (nothing is downloaded here)");
     pi0_err_hint(err, "hf download %s", repository);
     return PI0_ERR_IO;
@@ -88,42 +88,25 @@ static pi0_status fail_not_cached(const char *repository, const char *looked, pi
 
 pi0_status pi0_hub_snapshot(const char *repository, const char *hf_home, char **dir, char **looked, pi0_error *err)
 {
-    pi0_status status = PI0_OK;
-    char *cache = NULL, *snapshot = NULL, *first = NULL;
-    *dir = NULL;
     const char *slash = strchr(repository, '/');
     int org = (int)(slash - repository);
-    for (int i = 0; hf_home && i < 2 && !*dir; i++) { /* HF_HOME/hub is usual; HF_HUB_CACHE points at the inner folder itself */
-        pi0_free(cache);
-        pi0_free(snapshot);
-        snapshot = NULL;
-        cache = pi0_sprintf("%s/%smodels--%.*s--%s", hf_home, i == 0 ? "hub/" : "", org, repository, slash + 1);
-        if (!cache)
-            goto fail;
-        if (!first && (first = pi0_strdup(cache)) == NULL)
-            goto fail;
-        snapshot = read_ref(cache);
-        if (!snapshot)
-            snapshot = lone_snapshot(cache);
-        if (snapshot && has(cache, snapshot, pi0_is_dir) && (*dir = pi0_path_join(cache, snapshot)) == NULL)
-            goto fail;
-    }
-    if (!*dir)
-        status = fail_not_cached(repository, first, err);
-    pi0_free(cache);
-    pi0_free(snapshot);
-    if (looked)
-        *looked = first;
-    else
-        pi0_free(first);
-    return status;
-fail:
-    pi0_free(cache);
-    pi0_free(snapshot);
-    pi0_free(first);
+    place cache[2] = {{""}, {""}}, snapshot;
+    bool found = false;
+    *dir = NULL;
     if (looked)
         *looked = NULL;
-    return pi0_fail_memory(err, strlen(repository) + strlen(hf_home), "a path in the Hugging Face cache");
+    for (int i = 0; hf_home && i < 2 && !found; i++) { /* HF_HOME/hub is usual; HF_HUB_CACHE points at the inner folder itself */
+        char name[256];
+        snprintf(name, sizeof name, "%smodels--%.*s--%s", i == 0 ? "hub/" : "", org, repository, slash + 1);
+        found = join(&cache[i], hf_home, name) && (read_ref(cache[i].path, &snapshot) || lone_snapshot(cache[i].path, &snapshot));
+    }
+    if (found)
+        *dir = pi0_strdup(snapshot.path);
+    else if (looked)
+        *looked = pi0_strdup(cache[0].path);
+    if (found ? !*dir : looked && !*looked)
+        return pi0_fail_memory(err, sizeof snapshot, "a path in the Hugging Face cache");
+    return found ? PI0_OK : fail_not_cached(repository, cache[0].path, err);
 }
 
 /* ------------------------------------------------------------------ openpi cache */
@@ -235,10 +218,9 @@ static void hint_nearby(const char *dir, pi0_error *err)
         else if (ends(name, ".bin") || ends(name, ".pt") || ends(name, ".pth") || ends(name, ".ckpt"))
             pi0_err_hint(err, "%s is pickled and may run code when read; save it as safetensors", name);
         else if (has(dir, name, pi0_is_dir)) {
-            char *sub = pi0_path_join(dir, name);
-            if (sub && (has(sub, "model.safetensors", pi0_is_file) || is_orbax(sub)))
-                pi0_err_hint(err, "give the folder inside: %s", sub);
-            pi0_free(sub);
+            place sub;
+            if (join(&sub, dir, name) && (has(sub.path, "model.safetensors", pi0_is_file) || is_orbax(sub.path)))
+                pi0_err_hint(err, "give the folder inside: %s", sub.path);
         }
     }
     if (entries)
