@@ -144,16 +144,14 @@ app_gate app_gate_of(const app_gates *gates, const char *stage)
         gate.error = strncmp(stage, "image.", 6) == 0 ? picture_error : f32_error;
         return gate;
     }
-    if (strcmp(stage, "actions_raw") != 0 && (gates->has_drift || strcmp(stage, "actions") != 0))
-        return gate;
     gate.has_cosine = true;
     gate.cosine = low_precision_cosine;
     if (gates->has_drift) {
         /* twice the distance of the reference's own bf16 run; twice the angle is four times 1 - cosine */
-        gate.has_error = true;
-        gate.error = 2 * gates->drift.error;
         double allowed = 1 - 4 * (1 - gates->drift.cosine);
         gate.cosine = allowed < gate.cosine ? allowed : gate.cosine;
+        gate.has_error = strcmp(stage, "actions_raw") == 0;
+        gate.error = 2 * gates->drift.error;
     }
     return gate;
 }

@@ -96,7 +96,6 @@ function(pi0_add_corpus_tests)
 endfunction()
 
 function(pi0_add_tests)
-    enable_testing()
     pi0_add_unit_tests()
     pi0_add_script_tests()
     pi0_add_corpus_tests()

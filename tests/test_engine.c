@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/engine.h"
 #include "golden_cases.h"
 #include "support.h"
 
@@ -422,6 +423,50 @@ static void G2_G3_noise_shapes(void **state)
     pi0_close(&model);
 }
 
+/* B6: the first suffix row stands right behind the last valid prefix row; pi0's is the state, its actions follow. */
+static void B6_suffix_positions_follow_the_valid_prefix(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        pi0_model *model = pi0_test_golden_open(kind ? &pi05_case : &pi0_case, NULL);
+        pi0_session *session = open_session(model);
+        observe(session, 60, 7, 3);
+        infer(session, 1);
+        const pi0_params *p = &model->params;
+        assert_int_equal(p->total[PI0_ROWS_PREFIX], 2 * 256 + 7);
+        assert_int_equal(p->total[PI0_ROWS_SUFFIX], kind ? H : 1 + H);
+        for (int row = 0; row < p->total[PI0_ROWS_PREFIX]; row++)
+            assert_int_equal(p->prefix_position[row], row);
+        for (int row = 0; row < p->total[PI0_ROWS_SUFFIX]; row++)
+            assert_int_equal(p->suffix_position[row], 519 + row);
+        pi0_session_close(&session);
+        pi0_close(&model);
+    }
+}
+
+static const char *precision_wanted;
+static void with_precision(pi0_options *options)
+{
+    options->precision = precision_wanted;
+}
+
+static void B3_precision_is_what_was_asked_for(void **state)
+{
+    (void)state;
+    chunk runs[2];
+    for (int i = 0; i < 2; i++) {
+        precision_wanted = i ? "bf16" : "f32";
+        pi0_model *model = pi0_test_golden_open(&pi0_case, with_precision); /* the file holds f32 */
+        assert_string_equal(pi0_model_info(model)->precision, precision_wanted);
+        pi0_close(&model);
+        runs[i] = run_once(&pi0_case, with_precision, 70, 9, 1);
+    }
+    precision_wanted = "auto";
+    const chunk automatic = run_once(&pi0_case, with_precision, 70, 9, 1);
+    assert_same_bits(&runs[0], &automatic);
+    assert_true(furthest(&runs[0], &runs[1]) > 1e-5);
+}
+
 static void D7_token_outside_the_table(void **state)
 {
     (void)state;
@@ -586,7 +631,7 @@ static void no_stages(pi0_options *options)
     options->stages = 0;
 }
 
-static void an_inference_allocates_nothing(void **state)
+static void D8_an_inference_allocates_and_rebuilds_nothing(void **state)
 {
     (void)state;
     pi0_model *model = pi0_test_golden_open(&pi05_case, no_stages);
@@ -617,13 +662,15 @@ int main(void)
         cmocka_unit_test(G4_exactly_n_steps),
         cmocka_unit_test(A8_F5_horizon_is_a_run_option),
         cmocka_unit_test(G2_G3_noise_shapes),
+        cmocka_unit_test(B6_suffix_positions_follow_the_valid_prefix),
+        cmocka_unit_test(B3_precision_is_what_was_asked_for),
         cmocka_unit_test(D7_token_outside_the_table),
         cmocka_unit_test(B14_no_picture_is_an_error),
         cmocka_unit_test(C9_non_finite_input_is_refused_by_name),
         cmocka_unit_test(non_finite_stage_is_named_and_gives_no_action),
         cmocka_unit_test(options_out_of_range_are_errors),
         cmocka_unit_test(calls_out_of_range_are_errors),
-        cmocka_unit_test(an_inference_allocates_nothing),
+        cmocka_unit_test(D8_an_inference_allocates_and_rebuilds_nothing),
     };
     return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ static void check_all_stages(const pi0_golden_case *c, const pi0_session *sessio
     assert_true(stages >= 16);
 }
 
-static void network_agrees_in_f32(void **state)
+static void B1_network_agrees_in_f32(void **state)
 {
     (void)state;
     for (const pi0_golden_case *c = pi0_golden_cases; c->name; c++) {
@@ -61,7 +61,7 @@ static void use_bf16(pi0_options *options)
 }
 
 /* bf16 is no further from the f32 reference than the reference's own bf16 run: on average over the cases, and at most twice on any one. */
-static void network_agrees_in_bf16(void **state)
+static void B5_network_agrees_in_bf16(void **state)
 {
     (void)state;
     double ours_sum = 0, reference_sum = 0;
@@ -121,8 +121,8 @@ static void B7_whole_path_agrees_from_raw_observation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(network_agrees_in_f32),
-        cmocka_unit_test(network_agrees_in_bf16),
+        cmocka_unit_test(B1_network_agrees_in_f32),
+        cmocka_unit_test(B5_network_agrees_in_bf16),
         cmocka_unit_test(B7_whole_path_agrees_from_raw_observation),
     };
     return cmocka_run_group_tests_name("goldens", tests, NULL, NULL);

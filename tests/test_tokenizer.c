@@ -43,7 +43,8 @@ static char *edited(const char *name, const char *from, const char *to, size_t *
     return out;
 }
 
-static void assert_ids(const pi0_tokenizer *t, const char *label, const char *text, size_t bytes, int bos, const int64_t *expected, size_t n_expected)
+static void assert_ids(const pi0_tokenizer *t, const char *label, const char *text, size_t bytes, int bos, const int64_t *expected,
+                       size_t n_expected)
 {
     int64_t ids[MAX_IDS];
     size_t count = 0;
@@ -98,10 +99,17 @@ static const struct {
     int list;
     const char *file, *rules;
 } readings[] = {
-    {0, "tokenizer/small.model", "spm"},    {0, "tokenizer/small.model", NULL},  {0, "tokenizer/small_old.json", "spm"},
-    {0, "tokenizer/small_new.json", "spm"}, {1, "tokenizer/small_old.json", "hf"}, {1, "tokenizer/small_old.json", NULL},
-    {2, "tokenizer/small_new.json", "hf"},  {2, "tokenizer/small.model", "hf"},  {3, "tokenizer/plain.model", "spm"},
-    {4, "tokenizer/odd.json", "hf"},        {5, "odd fused", "hf"},
+    {0, "tokenizer/small.model", "spm"},
+    {0, "tokenizer/small.model", NULL},
+    {0, "tokenizer/small_old.json", "spm"},
+    {0, "tokenizer/small_new.json", "spm"},
+    {1, "tokenizer/small_old.json", "hf"},
+    {1, "tokenizer/small_old.json", NULL},
+    {2, "tokenizer/small_new.json", "hf"},
+    {2, "tokenizer/small.model", "hf"},
+    {3, "tokenizer/plain.model", "spm"},
+    {4, "tokenizer/odd.json", "hf"},
+    {5, "odd fused", "hf"},
 };
 #define N_READINGS (sizeof readings / sizeof readings[0])
 #define N_LISTS 6
@@ -251,7 +259,7 @@ static void text_that_is_not_utf8(void **state)
     (void)state;
     static const struct {
         const char *text, *where;
-    } bad[] = {{"\xff", "byte 0 "},         {"abc\x80", "byte 3 "},       {"a\xc3", "byte 1 "},         {"\xed\xa0\x80", "byte 0 "},
+    } bad[] = {{"\xff", "byte 0 "},       {"abc\x80", "byte 3 "},          {"a\xc3", "byte 1 "},     {"\xed\xa0\x80", "byte 0 "},
                {"ab\xc0\x80", "byte 2 "}, {"\xf4\x90\x80\x80", "byte 0 "}, {"\xe2\x82 x", "byte 0 "}};
     pi0_tokenizer *t = open_data("tokenizer/small.model", NULL);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -419,7 +427,8 @@ static void json_edits_are_refused(void **state)
         {"\"normalizer\":{\"type\":\"Replace\"", "\"normalizer\":{\"type\":\"NFKC\"", "hf", PI0_ERR_UNSUPPORTED, "NFKC"},
         {"{\"String\":\" \"}", "{\"String\":\"  \"}", "hf", PI0_ERR_UNSUPPORTED, "normalizer"},
         {"\"pre_tokenizer\":null", "\"pre_tokenizer\":{\"type\":\"ByteLevel\"}", "hf", PI0_ERR_UNSUPPORTED, "ByteLevel"},
-        {"\"pre_tokenizer\":null", "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"}}", "hf", PI0_ERR_UNSUPPORTED, "Split"},
+        {"\"pre_tokenizer\":null", "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"}}", "hf", PI0_ERR_UNSUPPORTED,
+         "Split"},
         {"\"ByteFallback\"", "\"WordPiece\"", "hf", PI0_ERR_UNSUPPORTED, "WordPiece"},
         {"\"<0x41>\":", "\"<0x4?>\":", "spm", PI0_ERR_UNSUPPORTED, "<0xFF>"},
         {"\"added_tokens\":[", "\"added_tokens\":5,\"more\":[", "hf", PI0_ERR_FORMAT, "added_tokens"},

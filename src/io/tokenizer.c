@@ -52,8 +52,8 @@ pi0_status pi0_pieces_add(pi0_pieces *pieces, int64_t id, const char *name, size
     pi0_piece *piece = &pieces->at[id];
     if (piece->type != PI0_PIECE_NONE) {
         pi0_fail(err, PI0_ERR_FORMAT, "two vocabulary entries have the same id");
-        pi0_err_got(err, "id %lld: \"%.*s\" and \"%.*s\"", (long long)id, (int)piece->bytes, pi0_piece_name(pieces, (int32_t)id), (int)bytes,
-                    name);
+        pi0_err_got(err, "id %lld: \"%.*s\" and \"%.*s\"", (long long)id, (int)piece->bytes, pi0_piece_name(pieces, (int32_t)id),
+                    (int)bytes, name);
         return PI0_ERR_FORMAT;
     }
     piece->offset = (uint32_t)pieces->text.length; /* PI0_MAX_PIECES * PI0_MAX_PIECE is 2^30 */

@@ -17,15 +17,15 @@
 
 /* ------------------------------------------------------------------ pieces */
 
-typedef enum pi0_piece_type { /* 1 .. 6 are the numbers of the SentencePiece format */
-    PI0_PIECE_NONE = 0,       /* an id that the file leaves out */
-    PI0_PIECE_NORMAL = 1,
-    PI0_PIECE_UNKNOWN = 2,
-    PI0_PIECE_CONTROL = 3,
-    PI0_PIECE_USER = 4,
-    PI0_PIECE_UNUSED = 5,
-    PI0_PIECE_BYTE = 6,
-    PI0_PIECE_ADDED = 7 /* has an id and a name, but is not in the model's own vocabulary */
+typedef enum pi0_piece_type {                     /* 1 .. 6 are the numbers of the SentencePiece format */
+                              PI0_PIECE_NONE = 0, /* an id that the file leaves out */
+                              PI0_PIECE_NORMAL = 1,
+                              PI0_PIECE_UNKNOWN = 2,
+                              PI0_PIECE_CONTROL = 3,
+                              PI0_PIECE_USER = 4,
+                              PI0_PIECE_UNUSED = 5,
+                              PI0_PIECE_BYTE = 6,
+                              PI0_PIECE_ADDED = 7 /* has an id and a name, but is not in the model's own vocabulary */
 } pi0_piece_type;
 
 typedef struct pi0_piece {
@@ -57,17 +57,18 @@ static inline const char *pi0_piece_name(const pi0_pieces *pieces, int32_t id)
 
 /* Errors of these two say "what" and "got"; the caller adds where. */
 pi0_status pi0_pieces_add(pi0_pieces *pieces, int64_t id, const char *name, size_t bytes, pi0_piece_type type, pi0_error *err);
-pi0_status pi0_pieces_index(pi0_pieces *pieces, size_t extra, pi0_error *err); /* after the last add but `extra` more; refuses equal names */
+pi0_status pi0_pieces_index(pi0_pieces *pieces, size_t extra,
+                            pi0_error *err); /* after the last add but `extra` more; refuses equal names */
 pi0_status pi0_pieces_index_one(pi0_pieces *pieces, int32_t id, pi0_error *err);
 int32_t pi0_pieces_find(const pi0_pieces *pieces, const char *a, size_t a_bytes, const char *b, size_t b_bytes); /* id of a+b, or -1 */
-int pi0_piece_byte_value(const char *name, size_t bytes);                                                       /* of "<0x41>", else -1 */
+int pi0_piece_byte_value(const char *name, size_t bytes);                                                        /* of "<0x41>", else -1 */
 void pi0_pieces_release(pi0_pieces *pieces);
 
 /* ------------------------------------------------------------------ patterns: the longest of a set of texts at a position */
 
 typedef struct pi0_pattern {
     uint32_t offset, bytes; /* in pi0_patterns.text */
-    int32_t id; /* the lowest, of patterns with equal text; the reference's choice varies from run to run */
+    int32_t id;             /* the lowest, of patterns with equal text; the reference's choice varies from run to run */
     bool lstrip, rstrip;
 } pi0_pattern;
 
@@ -108,22 +109,23 @@ typedef enum pi0_rules { PI0_RULES_HF, PI0_RULES_SPM } pi0_rules;
 typedef enum pi0_merging {
     PI0_MERGE_BY_RANK,     /* pairs that the file lists */
     PI0_MERGE_BY_SCORE,    /* SentencePiece: any two neighbours that spell a piece, best score first, then from the left */
-    PI0_MERGE_AS_CONVERTED /* what Hugging Face's converter would list for such a model: by score, longest left part, longest right part, id */
+    PI0_MERGE_AS_CONVERTED /* what Hugging Face's converter would list for such a model: by score, longest left part, longest right part, id
+                            */
 } pi0_merging;
 
 struct pi0_tokenizer {
     pi0_rules rules;
     pi0_merging merging;
     pi0_pieces pieces;
-    pi0_merges merges;        /* PI0_MERGE_BY_RANK */
-    pi0_patterns raw;         /* hf: found in the text as it is given */
-    pi0_patterns normalized;  /* hf: found after spaces became U+2581; spm: the user-defined pieces */
-    int32_t byte_ids[256];    /* -1: no such piece */
-    int32_t bos, unknown;     /* -1: none */
-    bool escapes_spaces;      /* " " becomes U+2581 */
+    pi0_merges merges;       /* PI0_MERGE_BY_RANK */
+    pi0_patterns raw;        /* hf: found in the text as it is given */
+    pi0_patterns normalized; /* hf: found after spaces became U+2581; spm: the user-defined pieces */
+    int32_t byte_ids[256];   /* -1: no such piece */
+    int32_t bos, unknown;    /* -1: none */
+    bool escapes_spaces;     /* " " becomes U+2581 */
     bool byte_fallback;
     bool fuses_unknown, ignores_merges; /* hf */
-    bool has_unused;          /* spm: pieces to be taken apart again exist */
+    bool has_unused;                    /* spm: pieces to be taken apart again exist */
 };
 
 pi0_status pi0_tokenizer_read_json(pi0_tokenizer *t, const char *data, size_t bytes, const char *where, pi0_error *err);

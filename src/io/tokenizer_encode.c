@@ -8,7 +8,7 @@
 /* ------------------------------------------------------------------ workspace of one call */
 
 typedef struct symbol {
-    const char *text; /* of the text, or of the piece's name */
+    const char *text;                /* of the text, or of the piece's name */
     uint32_t bytes : 31, frozen : 1; /* bytes 0: merged into the one before */
     int32_t id;                      /* -1: a character that is no piece */
     int32_t before, after;           /* -1: none */
@@ -22,10 +22,10 @@ typedef struct candidate {
 
 typedef struct encoder {
     const pi0_tokenizer *t;
-    char *escaped;     /* text with U+2581 for spaces */
-    symbol *symbols;   /* of the stretch of text being merged */
-    candidate *heap;   /* holds twice the symbols: one for each pair, two more and one less for each merge */
-    uint16_t *split;   /* [pieces], or NULL: bytes of the left part of the last pair seen that makes an unused piece */
+    char *escaped;   /* text with U+2581 for spaces */
+    symbol *symbols; /* of the stretch of text being merged */
+    candidate *heap; /* holds twice the symbols: one for each pair, two more and one less for each merge */
+    uint16_t *split; /* [pieces], or NULL: bytes of the left part of the last pair seen that makes an unused piece */
     size_t n_symbols, n_heap;
     int64_t *ids;
     size_t cap, count;
@@ -382,8 +382,8 @@ static pi0_status open_encoder(encoder *e, const char *text, size_t bytes, pi0_e
     return PI0_OK;
 }
 
-pi0_status pi0_tokenizer_encode(const pi0_tokenizer *tokenizer, const char *text, size_t bytes, int bos, int64_t *ids, size_t cap, size_t *count,
-                                pi0_error *err)
+pi0_status pi0_tokenizer_encode(const pi0_tokenizer *tokenizer, const char *text, size_t bytes, int bos, int64_t *ids, size_t cap,
+                                size_t *count, pi0_error *err)
 {
     encoder e = {.t = tokenizer, .ids = ids, .cap = ids ? cap : 0};
     *count = 0;

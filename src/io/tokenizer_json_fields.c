@@ -156,7 +156,8 @@ static pi0_status read_pre_tokenizer(reader *r)
     const json_t *value = json_object_get(r->root, "pre_tokenizer"), *invert = json_object_get(value, "invert");
     bool idle = has_type(value, "Split") && is_text(json_object_get(json_object_get(value, "pattern"), "String"), " ") &&
                 !(invert && !json_is_false(invert)) && r->t->escapes_spaces;
-    return is_absent(value) || idle ? PI0_OK : refuse(r, "pre_tokenizer", "null, or Split at \" \" after a normalizer that removes spaces", value);
+    return is_absent(value) || idle ? PI0_OK
+                                    : refuse(r, "pre_tokenizer", "null, or Split at \" \" after a normalizer that removes spaces", value);
 }
 
 static pi0_status read_decoder(reader *r)
@@ -167,9 +168,10 @@ static pi0_status read_decoder(reader *r)
         return PI0_OK;
     if (!has_type(value, "Sequence") || !json_is_array(list))
         return refuse(r, "decoder", "Sequence of Replace (U+2581 by \" \"), ByteFallback and Fuse", value);
-    json_array_foreach(list, index, item)
-        if (!is_replace(item, ESCAPED_SPACE, " ") && !has_type(item, "ByteFallback") && !has_type(item, "Fuse"))
-            return refuse(r, "decoder", "Sequence of Replace (U+2581 by \" \"), ByteFallback and Fuse", item);
+    json_array_foreach(
+        list, index, item) if (!is_replace(item, ESCAPED_SPACE, " ") && !has_type(item, "ByteFallback") &&
+                               !has_type(item, "Fuse")) return refuse(r, "decoder",
+                                                                      "Sequence of Replace (U+2581 by \" \"), ByteFallback and Fuse", item);
     return PI0_OK;
 }
 
@@ -248,8 +250,8 @@ static pi0_status add_pattern(reader *r, const added_token *token)
     pi0_tokenizer *t = r->t;
     pi0_text escaped = {0};
     if (!token->normalized || !t->escapes_spaces)
-        return pi0_patterns_add(token->normalized ? &t->normalized : &t->raw, token->content, token->bytes, (int32_t)token->id, token->lstrip,
-                                token->rstrip, r->cursor.err);
+        return pi0_patterns_add(token->normalized ? &t->normalized : &t->raw, token->content, token->bytes, (int32_t)token->id,
+                                token->lstrip, token->rstrip, r->cursor.err);
     for (size_t i = 0; i < token->bytes; i++) {
         bool space = token->content[i] == ' ';
         pi0_text_add_bytes(&escaped, space ? ESCAPED_SPACE : &token->content[i], space ? 3 : 1);
@@ -377,7 +379,8 @@ static pi0_status prepare_spm(reader *r)
         if (piece->order == UINT32_MAX) /* no listed merge makes it: after all that are, in the order of ids */
             piece->order = UINT32_MAX - PI0_MAX_PIECES + (uint32_t)id;
         if (piece->type == PI0_PIECE_USER)
-            PI0_TRY(pi0_patterns_add(&t->normalized, pi0_piece_name(&t->pieces, (int32_t)id), piece->bytes, (int32_t)id, false, false, r->cursor.err));
+            PI0_TRY(pi0_patterns_add(&t->normalized, pi0_piece_name(&t->pieces, (int32_t)id), piece->bytes, (int32_t)id, false, false,
+                                     r->cursor.err));
     }
     return PI0_OK;
 }

@@ -317,7 +317,8 @@ static pi0_status apply_rules(reader *r)
     for (size_t id = 0; id < t->pieces.size; id++) {
         const pi0_piece *piece = &t->pieces.at[id];
         if (piece->type == PI0_PIECE_USER)
-            PI0_TRY(pi0_patterns_add(&t->normalized, pi0_piece_name(&t->pieces, (int32_t)id), piece->bytes, (int32_t)id, false, false, r->err));
+            PI0_TRY(
+                pi0_patterns_add(&t->normalized, pi0_piece_name(&t->pieces, (int32_t)id), piece->bytes, (int32_t)id, false, false, r->err));
     }
     return PI0_OK;
 }

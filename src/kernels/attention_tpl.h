@@ -27,7 +27,7 @@ static att_run att_run_of(const pi0_attention *a, int head, int which)
     const float *k = which ? a->k2 : a->k, *v = which ? a->v2 : a->v;
     att_run run = {.k = k ? k + at : NULL, .v = v ? v + at : NULL};
     run.ld = which ? a->ldkv2 : a->ldkv;
-    run.keys = which ? a->keys2 : a->keys;
+    run.keys = k == NULL && v == NULL ? 0 : which ? a->keys2 : a->keys;
     run.mask = which ? NULL : a->mask;
     run.alone = which ? a->alone : 0;
     return run;

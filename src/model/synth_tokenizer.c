@@ -11,15 +11,18 @@
 
 enum { LONGEST_RUN = 31, MAX_PIECES = 4096 };
 
+/* Instructions begin with these, so they are also pieces without the space before them. */
+static const char VERBS[] =
+    "pick open close place put take move push pull turn press lift lower grasp grab hold release drop insert remove stack "
+    "unstack fold unfold wipe clean pour stir hand give bring reach slide rotate flip transfer wait go stop";
+
 static const char WORDS[] =
-    "the a of to in on from and into out up down left right "
-    "pick open close place put take move push pull turn press lift lower grasp grab hold release drop insert remove stack unstack fold "
-    "unfold wipe clean pour stir hand over give bring reach slide rotate flip transfer task state action "
+    "the a of to in on from and into out up down left right over task state action "
     "red green blue yellow orange white black brown pink purple "
     "cube block bowl cup mug plate spoon fork knife bottle can box lid drawer door handle button knob switch table shelf basket tray bin "
     "towel cloth sponge tape pen cap peg hole gear cable plug socket screwdriver hammer tool toy ball apple banana carrot bread egg pan "
     "pot "
-    "lamp book top bottom front back side middle first second then next it is this that with for until wait go stop "
+    "lamp book top bottom front back side middle first second then next it is this that with for until "
     "robot arm gripper wrist camera object small large big long short longest other both all one two three four slowly carefully gently";
 
 static const char ENDINGS[] = "in er on re en at es or an ar ing ed le ly st ch sh th ou ea";
@@ -49,8 +52,11 @@ static void add_quoted(pi0_text *out, const char *a, const char *b)
     pi0_text_add_bytes(out, "\"", 1);
 }
 
+/* Out of memory: "yes", so that nothing more is added. */
 static bool has_piece(const builder *b, const char *piece)
 {
+    if (b->raw.failed)
+        return true;
     for (int i = 0; i < b->pieces; i++)
         if (strcmp(b->raw.data + b->offset[i], piece) == 0)
             return true;
@@ -59,10 +65,12 @@ static bool has_piece(const builder *b, const char *piece)
 
 static void add_piece(builder *b, const char *piece)
 {
-    if (b->raw.failed || b->pieces == MAX_PIECES || has_piece(b, piece))
+    if (b->pieces == MAX_PIECES || has_piece(b, piece))
         return;
     b->offset[b->pieces] = b->raw.length;
     pi0_text_add_bytes(&b->raw, piece, strlen(piece) + 1);
+    if (b->raw.failed)
+        return;
     pi0_text_add(&b->vocabulary, "%s\n      ", b->pieces ? "," : "");
     add_quoted(&b->vocabulary, piece, NULL);
     pi0_text_add(&b->vocabulary, ": %d", b->pieces++);
@@ -150,8 +158,10 @@ static void build(builder *b)
     }
     merge_runs(b, "\n");
     merge_runs(b, SPACE);
+    add_words(b, VERBS, SPACE);
     add_words(b, WORDS, SPACE);
     add_words(b, "Task State Action", "");
+    add_words(b, VERBS, "");
     add_words(b, ENDINGS, "");
 }
 
