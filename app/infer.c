@@ -32,7 +32,7 @@ static const app_option options[] = {
      .metavar = "N",
      .min = 1,
      .max = 1000000,
-     .help = "run N times, print each timing, insist on the same bits"},
+     .help = "run N times, print each timing (--json holds the first), insist on the same bits"},
     {.name = NULL},
 };
 
@@ -142,6 +142,17 @@ static pi0_status infer_once(const app_context *app, infer_run *run, size_t numb
     return status;
 }
 
+/* What will be computed with, before it is. */
+static void note_model(app_context *app, const infer_run *run)
+{
+    const pi0_info *info = pi0_model_info(run->model);
+    app_text memory = {0};
+    app_text_size(&memory, (double)pi0_model_memory(run->model).total);
+    app_note(&app->report, "%s, %s layout, %s on %s (%s kernels, %d threads), %s of memory", info->model, info->layout, info->precision,
+             info->device, info->isa, info->threads, memory.data ? memory.data : "?");
+    app_text_release(&memory);
+}
+
 static void note_timings(app_context *app, const infer_run *run)
 {
     for (size_t i = 0; i < run->runs; i++) {
@@ -174,6 +185,7 @@ static pi0_status compute(app_context *app, infer_run *run, app_phase *phase, pi
         status = pi0_session_open(run->model, app_args_unsigned(args, "seed", 0), &run->session, err);
     if (status != PI0_OK)
         return status;
+    note_model(app, run);
     run->runs = (size_t)app_args_int(args, "repeat", 1);
     run->timings = calloc(run->runs, sizeof *run->timings);
     run->starts_ms = calloc(run->runs + 1, sizeof *run->starts_ms);

@@ -135,7 +135,8 @@ static pi0_status unknown_option(const char *command, const app_syntax *syntax, 
     app_err_field(err->where, "pi0 %s", command);
     app_err_field(err->got, "%.200s", given);
     if (nearest.best)
-        app_err_field(err->hint, "the nearest is --%s; `pi0 help %s` lists all", nearest.best, command);
+        app_err_field(err->hint, "the nearest is --%s; `pi0 help %s` lists all; an argument that starts with - goes after --", nearest.best,
+                      command);
     else
         app_err_field(err->hint, "`pi0 help %s` lists its options", command);
     return err->status;
@@ -207,6 +208,17 @@ static pi0_status check_positional(const char *command, const app_syntax *syntax
     return PI0_OK;
 }
 
+/* A sentence that happens to start with a dash is no option: no name has a blank in it. */
+static bool is_option(const app_syntax *syntax, const char *text)
+{
+    if (text[0] != '-' || !text[1])
+        return false;
+    if (text[1] != '-')
+        return find_letter(syntax, text[1]) || !strpbrk(text, " \t\n");
+    size_t bytes = strcspn(text + 2, "=");
+    return strcspn(text + 2, " \t\n") >= bytes;
+}
+
 pi0_status app_args_parse(const char *command, const app_syntax *syntax, int argc, char **argv, app_args *args, pi0_error *err)
 {
     memset(args, 0, sizeof *args);
@@ -215,7 +227,7 @@ pi0_status app_args_parse(const char *command, const app_syntax *syntax, int arg
         return app_err(err, PI0_ERR_MEMORY, "not enough memory for the command line");
     bool options_ended = false;
     for (int i = 0; i < argc; i++) {
-        if (options_ended || argv[i][0] != '-' || !argv[i][1]) {
+        if (options_ended || !is_option(syntax, argv[i])) {
             args->positional[args->n_positional++] = argv[i];
         } else if (strcmp(argv[i], "--") == 0) {
             options_ended = true;

@@ -41,20 +41,19 @@ typedef struct shape {
 
 /* 12 independent chains hide the latency of the additions; the empty asm keeps the chains in registers, and x unknown, so that no
  * product is computed once for all. */
-#define CHAIN_START(j) c##j = x
+#define EACH_CHAIN(what) what(0) what(1) what(2) what(3) what(4) what(5) what(6) what(7) what(8) what(9) what(10) what(11)
+#define CHAIN_START(j) __typeof__(x) c##j = x;
 #define CHAIN_STEP(j)                \
     c##j = MULTIPLY_ADD(x, x, c##j); \
     KEEP(c##j);                      \
     KEEP(x);
-#define PEAK_LOOP(type, zero)                                                                                                         \
-    type x = zero, CHAIN_START(0), CHAIN_START(1), CHAIN_START(2), CHAIN_START(3), CHAIN_START(4), CHAIN_START(5), CHAIN_START(6),    \
-         CHAIN_START(7), CHAIN_START(8), CHAIN_START(9), CHAIN_START(10), CHAIN_START(11);                                            \
-    uint64_t start = cpu_ns();                                                                                                        \
-    for (int i = 0; i < PEAK_STEPS; i++) {                                                                                            \
-        CHAIN_STEP(0)                                                                                                                 \
-        CHAIN_STEP(1) CHAIN_STEP(2) CHAIN_STEP(3) CHAIN_STEP(4) CHAIN_STEP(5) CHAIN_STEP(6) CHAIN_STEP(7) CHAIN_STEP(8) CHAIN_STEP(9) \
-            CHAIN_STEP(10) CHAIN_STEP(11)                                                                                             \
-    }                                                                                                                                 \
+#define PEAK_LOOP(type, zero)              \
+    type x = zero;                         \
+    EACH_CHAIN(CHAIN_START)                \
+    uint64_t start = cpu_ns();             \
+    for (int i = 0; i < PEAK_STEPS; i++) { \
+        EACH_CHAIN(CHAIN_STEP)             \
+    }                                      \
     return (double)sizeof(type) / sizeof(float) * 2.0 * CHAINS * PEAK_STEPS / (double)(cpu_ns() - start);
 
 typedef float four __attribute__((vector_size(16)));

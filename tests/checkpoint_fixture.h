@@ -1,4 +1,4 @@
-/* A very small checkpoint as a list of tensors that a test may rename, drop, reshape and write (tests/test_checkpoint.c). */
+/* A very small checkpoint as a list of tensors that a test may rename, drop, reshape and write (test_checkpoint.c, test_locate.c). */
 #ifndef PI0_TEST_CHECKPOINT_FIXTURE_H
 #define PI0_TEST_CHECKPOINT_FIXTURE_H
 
@@ -158,5 +158,31 @@ static inline void write_text(const char *dir, const char *name, const char *tex
 {
     pi0_test_write_file(pi0_test_path(dir, name), text, strlen(text));
 }
+
+/* ------------------------------------------------------------------ opening */
+
+static inline pi0_status open_dir(const char *path, const char *config, pi0_checkpoint **out, pi0_error *err)
+{
+    pi0_options options = {.config = config};
+    return pi0_checkpoint_open(path, &options, NULL, out, err);
+}
+
+static inline pi0_checkpoint *must_open(const char *path)
+{
+    pi0_checkpoint *checkpoint = NULL;
+    pi0_error err = {0};
+    PI0_ASSERT_OK(open_dir(path, NULL, &checkpoint, &err), &err);
+    return checkpoint;
+}
+
+/* The open must fail so, and leave nothing. */
+#define MUST_FAIL(path, config, status, ...)                                     \
+    do {                                                                         \
+        pi0_checkpoint *none_ = NULL;                                            \
+        pi0_error err_ = {0};                                                    \
+        assert_int_equal(open_dir((path), (config), &none_, &err_), (status));   \
+        assert_null(none_);                                                      \
+        pi0_test_assert_error(&err_, (status), __VA_ARGS__, (const char *)NULL); \
+    } while (0)
 
 #endif

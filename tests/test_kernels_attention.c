@@ -156,7 +156,7 @@ static void attention_matches_double(void **state)
     }
     check_attention(20, 131, 21, 2, 1, 256, true, 1);
     check_attention(100, 70, 0, 2, 2, 36, false, 0); /* more rows than one block */
-    check_attention(3, 40, 6, 4, 2, 300, true, 2); /* wider than one chunk of a head, grouped heads */
+    check_attention(3, 40, 6, 4, 2, 300, true, 2);   /* wider than one chunk of a head, grouped heads */
     check_attention(9, 0, 9, 2, 1, 16, false, 1);
     check_attention(4, 257, 129, 1, 1, 20, true, 3);
 }

@@ -325,7 +325,7 @@ static void assert_refused(const void *data, size_t bytes, bool is_json, const c
     if (got != status)
         fail_msg("%s: status %s", text, pi0_status_name(got));
     assert_null(t);
-    pi0_test_assert_error(&err, status, text, NULL);
+    pi0_test_assert_error(&err, status, text, status == PI0_ERR_ARGUMENT ? NULL : "a-file", NULL);
 }
 
 static void D6_file_of_another_kind(void **state)

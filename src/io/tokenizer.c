@@ -260,6 +260,8 @@ pi0_status pi0_tokenizer_parse(const void *data, size_t bytes, bool is_json, con
     *out = t;
     return PI0_OK;
 fail:
+    if (err && !err->where[0])
+        pi0_err_where(err, "%s", where);
     pi0_tokenizer_close(&t);
     return status;
 }

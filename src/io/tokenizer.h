@@ -55,10 +55,10 @@ static inline const char *pi0_piece_name(const pi0_pieces *pieces, int32_t id)
     return pieces->text.data + pieces->at[id].offset;
 }
 
-/* Errors of these two say "what" and "got"; the caller adds where. */
+/* Errors of these three lack the place; pi0_tokenizer_parse adds the file where a reader knows no better. */
 pi0_status pi0_pieces_add(pi0_pieces *pieces, int64_t id, const char *name, size_t bytes, pi0_piece_type type, pi0_error *err);
-pi0_status pi0_pieces_index(pi0_pieces *pieces, size_t extra,
-                            pi0_error *err); /* after the last add but `extra` more; refuses equal names */
+/* After the last add but `extra` more, which index_one takes; equal names are refused. */
+pi0_status pi0_pieces_index(pi0_pieces *pieces, size_t extra, pi0_error *err);
 pi0_status pi0_pieces_index_one(pi0_pieces *pieces, int32_t id, pi0_error *err);
 int32_t pi0_pieces_find(const pi0_pieces *pieces, const char *a, size_t a_bytes, const char *b, size_t b_bytes); /* id of a+b, or -1 */
 int pi0_piece_byte_value(const char *name, size_t bytes);                                                        /* of "<0x41>", else -1 */
@@ -109,8 +109,7 @@ typedef enum pi0_rules { PI0_RULES_HF, PI0_RULES_SPM } pi0_rules;
 typedef enum pi0_merging {
     PI0_MERGE_BY_RANK,     /* pairs that the file lists */
     PI0_MERGE_BY_SCORE,    /* SentencePiece: any two neighbours that spell a piece, best score first, then from the left */
-    PI0_MERGE_AS_CONVERTED /* what Hugging Face's converter would list for such a model: by score, longest left part, longest right part, id
-                            */
+    PI0_MERGE_AS_CONVERTED /* what Hugging Face's converter would list: by score, then longest left part, longest right part, id */
 } pi0_merging;
 
 struct pi0_tokenizer {

@@ -327,11 +327,7 @@ static pi0_status read_all(reader *r, size_t bytes)
 {
     PI0_TRY(read_message(r, (message){r->begin, r->begin + bytes}));
     PI0_TRY(check_settings(r));
-    pi0_status status = pi0_pieces_index(&r->t->pieces, 0, r->err);
-    if (status != PI0_OK) {
-        pi0_err_where(r->err, "%s", r->where);
-        return status;
-    }
+    PI0_TRY(pi0_pieces_index(&r->t->pieces, 0, r->err));
     PI0_TRY(find_special_pieces(r));
     PI0_TRY(order_by_score(r));
     return apply_rules(r);

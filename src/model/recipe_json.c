@@ -146,15 +146,14 @@ static pi0_status mistyped(const pi0_field *field, const char *where, const char
 
 static pi0_status read_choice(const pi0_field *field, const json_t *value, const char *where, int *out, pi0_error *err)
 {
-    pi0_text list = {0};
-    for (int i = 0; field->choices[i]; i++) {
+    for (int i = 0; field->choices[i]; i++)
         if (json_is_string(value) && strcmp(field->choices[i], json_string_value(value)) == 0) {
-            pi0_text_release(&list);
             *out = i;
             return PI0_OK;
         }
+    pi0_text list = {0};
+    for (int i = 0; field->choices[i]; i++)
         pi0_text_add(&list, "%s%s", i ? ", " : "one of ", field->choices[i]);
-    }
     pi0_status status = mistyped(field, where, list.data ? list.data : "one of its choices", value, err);
     pi0_text_release(&list);
     return status;

@@ -31,6 +31,7 @@ typedef struct builder {
     pi0_text vocabulary, merges; /* JSON: entries, with a comma before each but the first */
     pi0_text raw;                /* all pieces so far, each ended by a NUL */
     size_t offset[MAX_PIECES];   /* into raw */
+    uint64_t hash[MAX_PIECES];   /* of the piece: nearly every comparison ends here */
     int pieces, n_merges;
 } builder;
 
@@ -57,8 +58,9 @@ static bool has_piece(const builder *b, const char *piece)
 {
     if (b->raw.failed)
         return true;
+    uint64_t hash = pi0_fnv1a(piece);
     for (int i = 0; i < b->pieces; i++)
-        if (strcmp(b->raw.data + b->offset[i], piece) == 0)
+        if (b->hash[i] == hash && strcmp(b->raw.data + b->offset[i], piece) == 0)
             return true;
     return false;
 }
@@ -68,6 +70,7 @@ static void add_piece(builder *b, const char *piece)
     if (b->pieces == MAX_PIECES || has_piece(b, piece))
         return;
     b->offset[b->pieces] = b->raw.length;
+    b->hash[b->pieces] = pi0_fnv1a(piece);
     pi0_text_add_bytes(&b->raw, piece, strlen(piece) + 1);
     if (b->raw.failed)
         return;
