@@ -161,9 +161,9 @@ static inline void golden_state(const golden *g, double *state)
 }
 
 static const char *const golden_names[] = {
-    "openpi_pi0_aloha",    "openpi_pi0_aloha_sim", "openpi_pi0_libero",          "openpi_pi0_droid",         "openpi_pi0_long_prompt",
-    "openpi_pi05_droid",   "openpi_pi05_libero",   "openpi_pi05_aloha",          "lerobot_pi0",              "lerobot_pi0_middle_missing",
-    "lerobot_pi0_empty_camera", "lerobot_pi0_relative", "lerobot_pi05",          "lerobot_pi05_rename",      "lerobot_pi05_untied",
+    "openpi_pi0_aloha",         "openpi_pi0_aloha_sim", "openpi_pi0_libero", "openpi_pi0_droid",    "openpi_pi0_long_prompt",
+    "openpi_pi05_droid",        "openpi_pi05_libero",   "openpi_pi05_aloha", "lerobot_pi0",         "lerobot_pi0_middle_missing",
+    "lerobot_pi0_empty_camera", "lerobot_pi0_relative", "lerobot_pi05",      "lerobot_pi05_rename", "lerobot_pi05_untied",
 };
 enum { N_GOLDENS = sizeof golden_names / sizeof golden_names[0] };
 

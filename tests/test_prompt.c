@@ -13,11 +13,14 @@ static pi0_tokenizer *byte_tokenizer(void)
     static const char *const special[] = {"<pad>", "<eos>", "<bos>", "<unk>"};
     for (int i = 0; i < 4; i++)
         pi0_text_add(&json,
-                     "%s{\"id\": %d, \"content\": \"%s\", \"special\": true, \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false}",
+                     "%s{\"id\": %d, \"content\": \"%s\", \"special\": true, \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
+                     "\"normalized\": false}",
                      i ? ", " : "", i, special[i]);
-    pi0_text_add(&json, "], \"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\\u2581\"}, \"pre_tokenizer\": null,"
-                        " \"post_processor\": null, \"decoder\": null, \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": \"<unk>\","
-                        " \"fuse_unk\": true, \"byte_fallback\": true, \"vocab\": {");
+    pi0_text_add(
+        &json,
+        "], \"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\\u2581\"}, \"pre_tokenizer\": null,"
+        " \"post_processor\": null, \"decoder\": null, \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": \"<unk>\","
+        " \"fuse_unk\": true, \"byte_fallback\": true, \"vocab\": {");
     for (int i = 0; i < 4; i++)
         pi0_text_add(&json, "%s\"%s\": %d", i ? ", " : "", special[i], i);
     for (int i = 0; i < 256; i++)
@@ -48,7 +51,8 @@ static char *framed(fixture *f, const char *prompt, const double *state, size_t 
     size_t n = 0;
     pi0_text text = {0};
     pi0_text_release(&f->lines);
-    PI0_ASSERT_OK(pi0_recipe_prompt(f->recipe, tokenizer, prompt, state, &f->log, ids, PI0_MAX_TOKENS, count ? count : &n, &text, &f->err), &f->err);
+    PI0_ASSERT_OK(pi0_recipe_prompt(f->recipe, tokenizer, prompt, state, &f->log, ids, PI0_MAX_TOKENS, count ? count : &n, &text, &f->err),
+                  &f->err);
     pi0_tokenizer_close(&tokenizer);
     char *out = strdup(text.data);
     pi0_text_release(&text);
@@ -84,7 +88,9 @@ static void the_tokens_of_every_golden_case(void **unused)
                 size_t n = 0;
                 golden_state(&g, state);
                 PI0_ASSERT_OK(pi0_recipe_state(g.f.recipe, state, 32, padded, text, &err), &err);
-                PI0_ASSERT_OK(pi0_recipe_prompt(g.f.recipe, tokenizer, prompt ? prompt->data : NULL, text, &g.f.log, ids, PI0_MAX_TOKENS, &n, NULL, &err), &err);
+                PI0_ASSERT_OK(pi0_recipe_prompt(g.f.recipe, tokenizer, prompt ? prompt->data : NULL, text, &g.f.log, ids, PI0_MAX_TOKENS,
+                                                &n, NULL, &err),
+                              &err);
                 if (n != pi0_array_count(want) || memcmp(ids, want->data, n * sizeof *ids) != 0)
                     fail_msg("%s: other tokens than the reference's (%zu, %zu)", g.name, n, pi0_array_count(want));
                 assert_int_equal(fixture_logged(&g.f, "is cut to 48"), strcmp(g.name, "openpi_pi0_long_prompt") == 0);
@@ -105,7 +111,8 @@ static void D2_digits_below_between_and_above_the_edges(void **unused)
     PI0_ASSERT_OK(fixture_load(&f), &f.err);
     const double a[8] = {-1, 0, 1, 2, -2, .5, -.5, .999};
     assert_framed(&f, "go", a, "Task: go, State: 0 128 255 255 -1 192 64 255;\nAction: ");
-    const double b[8] = {nextafter(-1, -2), nextafter(0.9921875, 0), 0.9921875, nextafter(1, 0), nextafter(0, -1), 1e-300, -1e-18, nextafter(0.5, 0)};
+    const double b[8] = {nextafter(-1, -2), nextafter(0.9921875, 0), 0.9921875, nextafter(1, 0), nextafter(0, -1), 1e-300, -1e-18,
+                         nextafter(0.5, 0)};
     assert_framed(&f, "go", b, "Task: go, State: -1 254 255 255 127 128 127 191;\nAction: ");
     fixture_close(&f);
 }
@@ -131,7 +138,8 @@ static void openpi_halfway_is_bin_127(void **unused)
     fixture f;
     fixture_open(&f, pi0_test_data("recipe/openpi"), PI0_LAYOUT_OPENPI, true);
     f.options.config = "pi05_droid";
-    static const char *const sets[] = {"state.dim=4", "action.dim=4", "state.q01=0,0,0,0", "state.q99=1,1,1,1", "action.q01=0,0,0,0", "action.q99=1,1,1,1"};
+    static const char *const sets[] = {"state.dim=4",       "action.dim=4",       "state.q01=0,0,0,0",
+                                       "state.q99=1,1,1,1", "action.q01=0,0,0,0", "action.q99=1,1,1,1"};
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++)
         fixture_set(&f, sets[i]);
     PI0_ASSERT_OK(fixture_load(&f), &f.err);
@@ -288,7 +296,7 @@ static void A14_four_recipes_for_one_robot(void **unused)
     static const struct {
         const char *config, *pad, *want, *horizon;
     } rows[] = {
-        {"pi05_libero", "prompt.state_pad=0", "pick up\n", "10"},                          /* openpi: the state is not in the prompt */
+        {"pi05_libero", "prompt.state_pad=0", "pick up\n", "10"},                               /* openpi: the state is not in the prompt */
         {"pi05_droid", "prompt.state_pad=0", "Task: pick up, State: 128 192;\nAction: ", "15"}, /* openpi, LeRobot since 0.5 */
         {"pi05_droid", "prompt.state_pad=4", "Task: pick up, State: 128 192 128 128;\nAction: ", "15"}, /* LeRobot 0.4, with 4 for 32 */
         {"pi05_aloha", "prompt.state_pad=0", "Task: pick up, State: 128 192;\nAction: ", "50"},

@@ -133,7 +133,8 @@ static void E5_absent_statistics_are_an_error_with_near_misses(void **unused)
     char *dir = pi0_test_make_dir();
     fixture f;
     droid_open(&f, false);
-    static const char stats[] = "{\"norm_stats\": {\"state\": {\"mean\": [0,0,0,0,0,0,0,0], \"std\": [1,1,1,1,1,1,1,1]}, \"so100.buffer.action\": {\"mean\": [1]}}}";
+    static const char stats[] = "{\"norm_stats\": {\"state\": {\"mean\": [0,0,0,0,0,0,0,0], \"std\": [1,1,1,1,1,1,1,1]}, "
+                                "\"so100.buffer.action\": {\"mean\": [1]}}}";
     pi0_test_write_file(pi0_test_path(dir, "stats.json"), stats, sizeof stats - 1);
     f.options.norm_stats = pi0_test_path(dir, "stats.json");
     assert_int_equal(fixture_load(&f), PI0_ERR_MODEL);
@@ -173,7 +174,7 @@ static void E6_each_family_has_its_epsilon(void **unused)
         }
 }
 
-static void E7_statistics_apply_to_real_dims_and_the_tail_is_cut(void **unused)
+static void E7_F8_statistics_apply_to_real_dims_and_the_tail_is_cut(void **unused)
 {
     (void)unused;
     fixture f;
@@ -387,7 +388,7 @@ int main(void)
         cmocka_unit_test(E3_a_tiny_range_gives_a_warning_and_the_families_own_number),
         cmocka_unit_test(E5_absent_statistics_are_an_error_with_near_misses),
         cmocka_unit_test(E6_each_family_has_its_epsilon),
-        cmocka_unit_test(E7_statistics_apply_to_real_dims_and_the_tail_is_cut),
+        cmocka_unit_test(E7_F8_statistics_apply_to_real_dims_and_the_tail_is_cut),
         cmocka_unit_test(E9_unhealthy_statistics),
         cmocka_unit_test(no_clipping_anywhere),
         cmocka_unit_test(min_max_and_quantile10),

@@ -75,6 +75,12 @@ def train(sentences=None, **settings):
 
 def make_small():
     model = train(vocab_size=900, byte_fallback=True, character_coverage=0.995, user_defined_symbols=USER_DEFINED)
+    learned = max(i for i, p in enumerate(model.pieces) if p.type == 1 and len(p.piece) > 1)
+    with_tab = proto.ModelProto.SentencePiece(piece="\tt", score=model.pieces[learned].score - 0.5)  # no character of its own for the tab
+    pieces = list(model.pieces)
+    pieces.insert(learned + 1, with_tab)
+    del model.pieces[:]
+    model.pieces.extend(pieces)
     for text in APPENDED:
         model.pieces.add(piece=text, score=0.0, type=proto.ModelProto.SentencePiece.USER_DEFINED)
     model.trainer_spec.vocab_size = len(model.pieces)
@@ -160,7 +166,7 @@ def random_text(rng, pieces):
               (0x3040, 0x3100), (0x4e00, 0x9fff), (0xac00, 0xd7a4), (0xe000, 0xf900), (0xfe00, 0x10000), (0x1f300, 0x1f650),
               (0x20000, 0x20100), (0x10ff00, 0x110000), (0x0, 0x20), (0x80, 0xa0)]
     literals = ["<bos>", "<eos>", "<pad>", "<unk>", "<mask>", "<start_of_turn>", "<b>", "</b>", "<0x41>", "<0x09>", "[mark=0]", "<tail>", "<loc01>",
-                "<image>", "<left>", "<right>", "<both>", "the robot", "the▁robot", "the rob", "pick", "\n<n>", "é", "< bos>", "<tail"]
+                "<image>", "<left>", "<right>", "<both>", "\tthe", "the robot", "the▁robot", "the rob", "pick", "\n<n>", "é", "< bos>", "<tail"]
     if rng.random() < 0.2:
         line = rng.choice(lines)
         start = rng.randrange(len(line))

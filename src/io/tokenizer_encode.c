@@ -311,10 +311,8 @@ static void split_at_tokens(encoder *e, const pi0_patterns *patterns, const char
         }
         size_t start = i, stop = i + token->bytes;
         i = stop;
-        if (token->lstrip) {
+        if (token->lstrip)
             start = spaces_before(text, start);
-            start = start > done ? start : done;
-        }
         if (token->rstrip)
             stop = spaces_after(text, stop, bytes);
         if (done < start)

@@ -50,66 +50,84 @@ typedef enum pi0_arithmetic { PI0_ARITHMETIC_OPENPI, PI0_ARITHMETIC_LEROBOT, PI0
 typedef enum pi0_schedule { PI0_SCHEDULE_F32, PI0_SCHEDULE_F64 } pi0_schedule;
 
 enum { PI0_STATE, PI0_ACTION, PI0_FEATURES };
-typedef enum pi0_stat { PI0_STAT_MEAN, PI0_STAT_STD, PI0_STAT_Q01, PI0_STAT_Q99, PI0_STAT_Q10, PI0_STAT_Q90, PI0_STAT_MIN, PI0_STAT_MAX, PI0_STATS } pi0_stat;
+typedef enum pi0_stat {
+    PI0_STAT_MEAN,
+    PI0_STAT_STD,
+    PI0_STAT_Q01,
+    PI0_STAT_Q99,
+    PI0_STAT_Q10,
+    PI0_STAT_Q90,
+    PI0_STAT_MIN,
+    PI0_STAT_MAX,
+    PI0_STATS
+} pi0_stat;
 
 /* ------------------------------------------------------------------ fields */
 
 typedef enum pi0_field_type {
-    PI0_TYPE_CHOICE, PI0_TYPE_INT, PI0_TYPE_NUMBER, PI0_TYPE_BOOL, PI0_TYPE_TEXT,
-    PI0_TYPE_FLAGS, PI0_TYPE_INDICES, PI0_TYPE_NUMBERS, PI0_TYPE_NAMES, PI0_TYPE_CAMERAS
+    PI0_TYPE_CHOICE,
+    PI0_TYPE_INT,
+    PI0_TYPE_NUMBER,
+    PI0_TYPE_BOOL,
+    PI0_TYPE_TEXT,
+    PI0_TYPE_FLAGS,
+    PI0_TYPE_INDICES,
+    PI0_TYPE_NUMBERS,
+    PI0_TYPE_NAMES,
+    PI0_TYPE_CAMERAS
 } pi0_field_type;
 
 /* X(id, name, type, member, choices, min, max, optional): optional fields may be left out of a recipe file. */
-#define PI0_RECIPE_FIELDS(X)                                                                              \
-    X(MODEL, "model", CHOICE, model, pi0_models, 0, 0, false)                                             \
-    X(FAMILY, "family", CHOICE, family, pi0_families, 0, 0, false)                                        \
-    X(CAMERAS, "cameras", CAMERAS, cameras, NULL, 0, 0, false)                                            \
-    X(CLOSE_UP, "cameras.close_up", BOOL, close_up, NULL, 0, 0, false)                                    \
-    X(IGNORED, "cameras.ignored", NAMES, ignored, NULL, 0, 0, true)                                       \
-    X(RESIZE, "image.resize", CHOICE, resize, pi0_resizes, 0, 0, false)                                   \
-    X(IMAGE_SIZE, "image.size", INT, image_size, NULL, 1, 4096, false)                                    \
-    X(STATE_DIM, "state.dim", INT, dim[PI0_STATE], NULL, 1, PI0_MAX_DIM, false)                           \
-    X(STATE_FLIP, "state.flip", FLAGS, flip[PI0_STATE], NULL, 0, 0, false)                                \
-    X(STATE_GRIPPER, "state.gripper.map", CHOICE, gripper[PI0_STATE], pi0_grippers, 0, 0, false)          \
-    X(STATE_GRIPPER_AT, "state.gripper.index", INDICES, gripper_at[PI0_STATE], NULL, 0, 0, false)         \
-    X(STATE_NAMES, "state.names", NAMES, names[PI0_STATE], NULL, 0, 0, true)                              \
-    X(STATE_ROBOT_NAMES, "state.robot_names", NAMES, robot_names[PI0_STATE], NULL, 0, 0, true)            \
-    X(FRAME, "prompt.frame", CHOICE, frame, pi0_frames, 0, 0, false)                                      \
-    X(CLEAN, "prompt.clean", CHOICE, clean, pi0_cleans, 0, 0, false)                                      \
-    X(NEWLINE, "prompt.newline", CHOICE, newline, pi0_newlines, 0, 0, false)                              \
-    X(PROMPT_STATE, "prompt.state", CHOICE, prompt_state, pi0_prompt_states, 0, 0, false)                 \
-    X(STATE_PAD, "prompt.state_pad", INT, state_pad, NULL, 0, PI0_MAX_DIM, false)                         \
-    X(MAX_TOKENS, "prompt.max_tokens", INT, max_tokens, NULL, 1, PI0_MAX_TOKENS, false)                   \
-    X(OVERFLOW, "prompt.overflow", CHOICE, overflow, pi0_overflows, 0, 0, false)                          \
-    X(RULES, "prompt.rules", CHOICE, rules, pi0_rules, 0, 0, false)                                       \
-    X(DEFAULT_PROMPT, "prompt.default", TEXT, default_prompt, NULL, 0, 0, false)                          \
-    X(ARITHMETIC, "norm.arithmetic", CHOICE, arithmetic, pi0_arithmetics, 0, 0, false)                    \
-    X(EPSILON, "norm.epsilon", NUMBER, epsilon, NULL, 0, 1, false)                                        \
-    X(NORM_STATE, "norm.state", CHOICE, norm[PI0_STATE], pi0_norms, 0, 0, false)                          \
-    X(NORM_ACTION, "norm.action", CHOICE, norm[PI0_ACTION], pi0_norms, 0, 0, false)                       \
-    X(ACTION_DIM, "action.dim", INT, dim[PI0_ACTION], NULL, 1, PI0_MAX_DIM, false)                        \
-    X(HORIZON, "action.horizon", INT, horizon, NULL, 1, PI0_MAX_HORIZON, false)                           \
-    X(DELTA, "action.delta", FLAGS, delta, NULL, 0, 0, false)                                             \
-    X(ACTION_FLIP, "action.flip", FLAGS, flip[PI0_ACTION], NULL, 0, 0, false)                             \
-    X(ACTION_GRIPPER, "action.gripper.map", CHOICE, gripper[PI0_ACTION], pi0_grippers, 0, 0, false)       \
-    X(ACTION_GRIPPER_AT, "action.gripper.index", INDICES, gripper_at[PI0_ACTION], NULL, 0, 0, false)      \
-    X(ACTION_NAMES, "action.names", NAMES, names[PI0_ACTION], NULL, 0, 0, true)                           \
-    X(ACTION_ROBOT_NAMES, "action.robot_names", NAMES, robot_names[PI0_ACTION], NULL, 0, 0, true)         \
-    X(STEPS, "steps", INT, steps, NULL, 1, PI0_MAX_STEPS, false)                                          \
-    X(SCHEDULE, "time.schedule", CHOICE, schedule, pi0_schedules, 0, 0, false)                            \
-    X(MIN_PERIOD, "time.min_period", NUMBER, min_period, NULL, 1e-9, 1e9, false)                          \
-    X(MAX_PERIOD, "time.max_period", NUMBER, max_period, NULL, 1e-9, 1e9, false)                          \
-    PI0_RECIPE_STATS(X, STATE, "state")                                                                   \
+#define PI0_RECIPE_FIELDS(X)                                                                         \
+    X(MODEL, "model", CHOICE, model, pi0_models, 0, 0, false)                                        \
+    X(FAMILY, "family", CHOICE, family, pi0_families, 0, 0, false)                                   \
+    X(CAMERAS, "cameras", CAMERAS, cameras, NULL, 0, 0, false)                                       \
+    X(CLOSE_UP, "cameras.close_up", BOOL, close_up, NULL, 0, 0, false)                               \
+    X(IGNORED, "cameras.ignored", NAMES, ignored, NULL, 0, 0, true)                                  \
+    X(RESIZE, "image.resize", CHOICE, resize, pi0_resizes, 0, 0, false)                              \
+    X(IMAGE_SIZE, "image.size", INT, image_size, NULL, 1, 4096, false)                               \
+    X(STATE_DIM, "state.dim", INT, dim[PI0_STATE], NULL, 1, PI0_MAX_DIM, false)                      \
+    X(STATE_FLIP, "state.flip", FLAGS, flip[PI0_STATE], NULL, 0, 0, false)                           \
+    X(STATE_GRIPPER, "state.gripper.map", CHOICE, gripper[PI0_STATE], pi0_grippers, 0, 0, false)     \
+    X(STATE_GRIPPER_AT, "state.gripper.index", INDICES, gripper_at[PI0_STATE], NULL, 0, 0, false)    \
+    X(STATE_NAMES, "state.names", NAMES, names[PI0_STATE], NULL, 0, 0, true)                         \
+    X(STATE_ROBOT_NAMES, "state.robot_names", NAMES, robot_names[PI0_STATE], NULL, 0, 0, true)       \
+    X(FRAME, "prompt.frame", CHOICE, frame, pi0_frames, 0, 0, false)                                 \
+    X(CLEAN, "prompt.clean", CHOICE, clean, pi0_cleans, 0, 0, false)                                 \
+    X(NEWLINE, "prompt.newline", CHOICE, newline, pi0_newlines, 0, 0, false)                         \
+    X(PROMPT_STATE, "prompt.state", CHOICE, prompt_state, pi0_prompt_states, 0, 0, false)            \
+    X(STATE_PAD, "prompt.state_pad", INT, state_pad, NULL, 0, PI0_MAX_DIM, false)                    \
+    X(MAX_TOKENS, "prompt.max_tokens", INT, max_tokens, NULL, 1, PI0_MAX_TOKENS, false)              \
+    X(OVERFLOW, "prompt.overflow", CHOICE, overflow, pi0_overflows, 0, 0, false)                     \
+    X(RULES, "prompt.rules", CHOICE, rules, pi0_rules, 0, 0, false)                                  \
+    X(DEFAULT_PROMPT, "prompt.default", TEXT, default_prompt, NULL, 0, 0, false)                     \
+    X(ARITHMETIC, "norm.arithmetic", CHOICE, arithmetic, pi0_arithmetics, 0, 0, false)               \
+    X(EPSILON, "norm.epsilon", NUMBER, epsilon, NULL, 0, 1, false)                                   \
+    X(NORM_STATE, "norm.state", CHOICE, norm[PI0_STATE], pi0_norms, 0, 0, false)                     \
+    X(NORM_ACTION, "norm.action", CHOICE, norm[PI0_ACTION], pi0_norms, 0, 0, false)                  \
+    X(ACTION_DIM, "action.dim", INT, dim[PI0_ACTION], NULL, 1, PI0_MAX_DIM, false)                   \
+    X(HORIZON, "action.horizon", INT, horizon, NULL, 1, PI0_MAX_HORIZON, false)                      \
+    X(DELTA, "action.delta", FLAGS, delta, NULL, 0, 0, false)                                        \
+    X(ACTION_FLIP, "action.flip", FLAGS, flip[PI0_ACTION], NULL, 0, 0, false)                        \
+    X(ACTION_GRIPPER, "action.gripper.map", CHOICE, gripper[PI0_ACTION], pi0_grippers, 0, 0, false)  \
+    X(ACTION_GRIPPER_AT, "action.gripper.index", INDICES, gripper_at[PI0_ACTION], NULL, 0, 0, false) \
+    X(ACTION_NAMES, "action.names", NAMES, names[PI0_ACTION], NULL, 0, 0, true)                      \
+    X(ACTION_ROBOT_NAMES, "action.robot_names", NAMES, robot_names[PI0_ACTION], NULL, 0, 0, true)    \
+    X(STEPS, "steps", INT, steps, NULL, 1, PI0_MAX_STEPS, false)                                     \
+    X(SCHEDULE, "time.schedule", CHOICE, schedule, pi0_schedules, 0, 0, false)                       \
+    X(MIN_PERIOD, "time.min_period", NUMBER, min_period, NULL, 1e-9, 1e9, false)                     \
+    X(MAX_PERIOD, "time.max_period", NUMBER, max_period, NULL, 1e-9, 1e9, false)                     \
+    PI0_RECIPE_STATS(X, STATE, "state")                                                              \
     PI0_RECIPE_STATS(X, ACTION, "action")
 
-#define PI0_RECIPE_STATS(X, F, word)                                                                      \
-    X(F##_MEAN, word ".mean", NUMBERS, stats[PI0_##F][PI0_STAT_MEAN], NULL, 0, 0, true)                   \
-    X(F##_STD, word ".std", NUMBERS, stats[PI0_##F][PI0_STAT_STD], NULL, 0, 0, true)                      \
-    X(F##_Q01, word ".q01", NUMBERS, stats[PI0_##F][PI0_STAT_Q01], NULL, 0, 0, true)                      \
-    X(F##_Q99, word ".q99", NUMBERS, stats[PI0_##F][PI0_STAT_Q99], NULL, 0, 0, true)                      \
-    X(F##_Q10, word ".q10", NUMBERS, stats[PI0_##F][PI0_STAT_Q10], NULL, 0, 0, true)                      \
-    X(F##_Q90, word ".q90", NUMBERS, stats[PI0_##F][PI0_STAT_Q90], NULL, 0, 0, true)                      \
-    X(F##_MIN, word ".min", NUMBERS, stats[PI0_##F][PI0_STAT_MIN], NULL, 0, 0, true)                      \
+#define PI0_RECIPE_STATS(X, F, word)                                                    \
+    X(F##_MEAN, word ".mean", NUMBERS, stats[PI0_##F][PI0_STAT_MEAN], NULL, 0, 0, true) \
+    X(F##_STD, word ".std", NUMBERS, stats[PI0_##F][PI0_STAT_STD], NULL, 0, 0, true)    \
+    X(F##_Q01, word ".q01", NUMBERS, stats[PI0_##F][PI0_STAT_Q01], NULL, 0, 0, true)    \
+    X(F##_Q99, word ".q99", NUMBERS, stats[PI0_##F][PI0_STAT_Q99], NULL, 0, 0, true)    \
+    X(F##_Q10, word ".q10", NUMBERS, stats[PI0_##F][PI0_STAT_Q10], NULL, 0, 0, true)    \
+    X(F##_Q90, word ".q90", NUMBERS, stats[PI0_##F][PI0_STAT_Q90], NULL, 0, 0, true)    \
+    X(F##_MIN, word ".min", NUMBERS, stats[PI0_##F][PI0_STAT_MIN], NULL, 0, 0, true)    \
     X(F##_MAX, word ".max", NUMBERS, stats[PI0_##F][PI0_STAT_MAX], NULL, 0, 0, true)
 
 #define PI0_FIELD_ID(id, ...) PI0_FIELD_##id,
@@ -186,7 +204,8 @@ bool pi0_recipe_given(const pi0_recipe *recipe, int id); /* by the user: --set i
 /* Values that own memory. Old contents are freed. */
 pi0_status pi0_names_add(pi0_names *names, const char *text, size_t length, const char *where, pi0_error *err);
 void pi0_names_clear(pi0_names *names);
-pi0_status pi0_cameras_add(pi0_cameras *cameras, const char *slot, const char *key, bool empty, bool required, const char *where, pi0_error *err);
+pi0_status pi0_cameras_add(pi0_cameras *cameras, const char *slot, const char *key, bool empty, bool required, const char *where,
+                           pi0_error *err);
 void pi0_cameras_clear(pi0_cameras *cameras);
 void pi0_flags_from_runs(pi0_flags *flags, const int *runs); /* 6,-1,6,-1,0: runs of on (positive) and off, 0 ends */
 
@@ -209,16 +228,18 @@ pi0_status pi0_recipe_fail_no_config(const pi0_recipe_job *job, pi0_error *err);
 
 /* recipe_lerobot.c, recipe_steps.c */
 pi0_status pi0_recipe_from_lerobot(pi0_recipe_job *job, const json_t *config, pi0_error *err);
-pi0_status pi0_lerobot_delta(pi0_recipe_job *job, bool enabled, const json_t *exclude, const json_t *names, const char *origin, pi0_error *err);
+pi0_status pi0_lerobot_delta(pi0_recipe_job *job, bool enabled, const json_t *exclude, const json_t *names, const char *origin,
+                             pi0_error *err);
 pi0_status pi0_recipe_read_steps(pi0_recipe_job *job, bool *found, bool *newer, pi0_error *err);
 
 /* stats.c */
 pi0_status pi0_stats_read(pi0_recipe_job *job, const char *path, const char *origin, pi0_error *err); /* any of the three kinds of file */
-pi0_status pi0_stats_from_tensors(pi0_recipe_job *job, const pi0_safetensors *file, bool features[PI0_FEATURES], const char *origin, pi0_error *err);
+pi0_status pi0_stats_from_tensors(pi0_recipe_job *job, const pi0_safetensors *file, bool features[PI0_FEATURES], const char *origin,
+                                  pi0_error *err);
 pi0_status pi0_stats_from_buffers(pi0_recipe_job *job, bool *found, pi0_error *err); /* LeRobot 0.3: inside model.safetensors */
 pi0_status pi0_stats_check(pi0_recipe_job *job, pi0_error *err);                     /* presence, widths, health */
 void pi0_stats_clear(pi0_recipe *recipe, int feature);
-const int *pi0_norm_needs(int norm);                                                 /* the two statistics a kind reads; -1 -1 for identity */
+const int *pi0_norm_needs(int norm); /* the two statistics a kind reads; -1 -1 for identity */
 json_t *pi0_stats_describe(const pi0_recipe *recipe);
 
 #endif

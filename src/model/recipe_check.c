@@ -37,13 +37,15 @@ static pi0_status settle(pi0_recipe *recipe, pi0_error *err)
         bool old = recipe->resize == PI0_RESIZE_TORCH_LEROBOT04;
         recipe->state_pad = old ? 32 : 0;
         recipe->by_user[PI0_FIELD_STATE_PAD] = true;
-        return pi0_recipe_origin(recipe, PI0_FIELD_STATE_PAD, err, "rule: follows image.resize=%s (LeRobot changed both in 0.5.0)", old ? "torch-lerobot04" : "torch");
+        return pi0_recipe_origin(recipe, PI0_FIELD_STATE_PAD, err, "rule: follows image.resize=%s (LeRobot changed both in 0.5.0)",
+                                 old ? "torch-lerobot04" : "torch");
     }
     if (pad && !resize && recipe->question[PI0_FIELD_RESIZE]) {
         bool old = recipe->state_pad == 32;
         recipe->resize = old ? PI0_RESIZE_TORCH_LEROBOT04 : PI0_RESIZE_TORCH;
         recipe->by_user[PI0_FIELD_RESIZE] = true;
-        return pi0_recipe_origin(recipe, PI0_FIELD_RESIZE, err, "rule: follows prompt.state_pad=%d (LeRobot changed both in 0.5.0)", recipe->state_pad);
+        return pi0_recipe_origin(recipe, PI0_FIELD_RESIZE, err, "rule: follows prompt.state_pad=%d (LeRobot changed both in 0.5.0)",
+                                 recipe->state_pad);
     }
     return PI0_OK;
 }
@@ -71,7 +73,9 @@ static pi0_status check_questions(pi0_recipe_job *job, pi0_error *err)
         pi0_err_where(err, "%s", job->checkpoint && job->checkpoint->dir ? job->checkpoint->dir : "recipe");
         pi0_err_expected(err, "one of the choices below, for each");
         pi0_err_got(err, "no evidence in config.json or in the processors");
-        pi0_err_hint(err, "ask whoever trained it which LeRobot release it was; --set KEY=VALUE decides, and inspect --write-recipe keeps the answer");
+        pi0_err_hint(
+            err,
+            "ask whoever trained it which LeRobot release it was; --set KEY=VALUE decides, and inspect --write-recipe keeps the answer");
         for (int id = 0; id < PI0_FIELDS; id++)
             if (recipe->question[id] && !recipe->by_user[id])
                 pi0_err_item(err, "--set %s=...: %s", pi0_recipe_field((pi0_field_id)id)->name, recipe->question[id]);
@@ -89,13 +93,16 @@ static pi0_status check_ranges(const pi0_recipe *recipe, pi0_error *err)
         if (!recipe->origin[id] && !field->optional)
             return pi0_fail(err, PI0_ERR_INTERNAL, "nobody set the recipe field %s", field->name);
         const char *base = (const char *)recipe + field->offset;
-        double value = field->type == PI0_TYPE_INT ? (double)*(const int *)base : field->type == PI0_TYPE_NUMBER ? *(const double *)base : field->min;
+        double value = field->type == PI0_TYPE_INT      ? (double)*(const int *)base
+                       : field->type == PI0_TYPE_NUMBER ? *(const double *)base
+                                                        : field->min;
         bool ranged = field->type == PI0_TYPE_INT || field->type == PI0_TYPE_NUMBER;
         if (ranged && !(value >= field->min && value <= field->max))
             return wrong(recipe, id, err, "a recipe field is out of range", "%g to %g", field->min, field->max);
     }
     if (!(recipe->max_period > recipe->min_period))
-        return wrong(recipe, PI0_FIELD_MAX_PERIOD, err, "the periods of the time embedding are in the wrong order", "more than time.min_period %g", recipe->min_period);
+        return wrong(recipe, PI0_FIELD_MAX_PERIOD, err, "the periods of the time embedding are in the wrong order",
+                     "more than time.min_period %g", recipe->min_period);
     return PI0_OK;
 }
 
@@ -108,16 +115,19 @@ static pi0_status check_cameras(const pi0_recipe *recipe, pi0_error *err)
         for (int k = 0; k < i; k++)
             if (strcmp(cameras->v[i].slot, cameras->v[k].slot) == 0 ||
                 (!cameras->v[i].empty && !cameras->v[k].empty && strcmp(cameras->v[i].key, cameras->v[k].key) == 0))
-                return wrong(recipe, PI0_FIELD_CAMERAS, err, "two cameras have one name", "slots and keys that differ: %.100s, %.100s", cameras->v[k].slot, cameras->v[i].slot);
+                return wrong(recipe, PI0_FIELD_CAMERAS, err, "two cameras have one name", "slots and keys that differ: %.100s, %.100s",
+                             cameras->v[k].slot, cameras->v[i].slot);
     }
     if (live == 0)
-        return wrong(recipe, PI0_FIELD_CAMERAS, err, "the recipe has no camera", "1 to %d slots, at least one of them with a key", PI0_MAX_CAMERAS);
+        return wrong(recipe, PI0_FIELD_CAMERAS, err, "the recipe has no camera", "1 to %d slots, at least one of them with a key",
+                     PI0_MAX_CAMERAS);
     return PI0_OK;
 }
 
 static pi0_status check_feature(const pi0_recipe *recipe, int f, pi0_error *err)
 {
-    static const int flip_id[] = {PI0_FIELD_STATE_FLIP, PI0_FIELD_ACTION_FLIP}, at_id[] = {PI0_FIELD_STATE_GRIPPER_AT, PI0_FIELD_ACTION_GRIPPER_AT};
+    static const int flip_id[] = {PI0_FIELD_STATE_FLIP, PI0_FIELD_ACTION_FLIP},
+                     at_id[] = {PI0_FIELD_STATE_GRIPPER_AT, PI0_FIELD_ACTION_GRIPPER_AT};
     int dim = recipe->dim[f];
     if (recipe->flip[f].n > dim)
         return wrong(recipe, flip_id[f], err, "a mask is longer than the robot is wide", "at most %d values", dim);
@@ -133,14 +143,16 @@ static pi0_status check_delta(const pi0_recipe *recipe, pi0_error *err)
         return wrong(recipe, PI0_FIELD_DELTA, err, "a mask is longer than the robot is wide", "at most %d values", recipe->dim[PI0_ACTION]);
     for (int i = recipe->dim[PI0_STATE]; i < recipe->delta.n; i++)
         if (recipe->delta.v[i])
-            return wrong(recipe, PI0_FIELD_DELTA, err, "an action is relative to a state dim that there is not", "no flag set from position %d on", recipe->dim[PI0_STATE]);
+            return wrong(recipe, PI0_FIELD_DELTA, err, "an action is relative to a state dim that there is not",
+                         "no flag set from position %d on", recipe->dim[PI0_STATE]);
     return PI0_OK;
 }
 
 static pi0_status check_prompt(const pi0_recipe *recipe, pi0_error *err)
 {
     if (recipe->prompt_state == PI0_STATE_DIGITS && recipe->frame != PI0_FRAME_PI05)
-        return wrong(recipe, PI0_FIELD_PROMPT_STATE, err, "the state goes into the prompt in the pi05 frame only", "none with prompt.frame=pi0");
+        return wrong(recipe, PI0_FIELD_PROMPT_STATE, err, "the state goes into the prompt in the pi05 frame only",
+                     "none with prompt.frame=pi0");
     if (recipe->frame == PI0_FRAME_PI05 && recipe->newline != PI0_NEWLINE_NONE)
         return wrong(recipe, PI0_FIELD_NEWLINE, err, "the pi05 frame ends without a newline of its own", "none with prompt.frame=pi05");
     return PI0_OK;
@@ -154,14 +166,17 @@ static pi0_status check_tensors(const pi0_recipe_job *job, pi0_error *err)
     if (!arch || arch->action_dim <= 0)
         return PI0_OK;
     if (recipe->model != (int)arch->pi05)
-        return wrong(recipe, PI0_FIELD_MODEL, err, "the recipe is for another model than the weights are", "%s: the tensors are %s's", arch->pi05 ? "pi05" : "pi0",
-                     arch->pi05 ? "pi05" : "pi0");
+        return wrong(recipe, PI0_FIELD_MODEL, err, "the recipe is for another model than the weights are", "%s: the tensors are %s's",
+                     arch->pi05 ? "pi05" : "pi0", arch->pi05 ? "pi05" : "pi0");
     if (recipe->dim[PI0_ACTION] > arch->action_dim)
-        return wrong(recipe, PI0_FIELD_ACTION_DIM, err, "the robot has more action dims than the model", "at most %d, the width of action_in_proj", arch->action_dim);
+        return wrong(recipe, PI0_FIELD_ACTION_DIM, err, "the robot has more action dims than the model",
+                     "at most %d, the width of action_in_proj", arch->action_dim);
     if (recipe->dim[PI0_STATE] > arch->action_dim && !arch->pi05)
-        return wrong(recipe, PI0_FIELD_STATE_DIM, err, "the robot has more state dims than the model", "at most %d, the width of state_proj", arch->action_dim);
+        return wrong(recipe, PI0_FIELD_STATE_DIM, err, "the robot has more state dims than the model",
+                     "at most %d, the width of state_proj", arch->action_dim);
     if (arch->vision.side > 0 && recipe->image_size != arch->vision.side)
-        return wrong(recipe, PI0_FIELD_IMAGE_SIZE, err, "the pictures do not have the size that the weights are made for", "%d, from position_embedding", arch->vision.side);
+        return wrong(recipe, PI0_FIELD_IMAGE_SIZE, err, "the pictures do not have the size that the weights are made for",
+                     "%d, from position_embedding", arch->vision.side);
     return PI0_OK;
 }
 
@@ -169,7 +184,8 @@ static pi0_status check_tensors(const pi0_recipe_job *job, pi0_error *err)
 
 static pi0_status check_order(pi0_recipe *recipe, int f, pi0_error *err)
 {
-    static const int names_id[] = {PI0_FIELD_STATE_NAMES, PI0_FIELD_ACTION_NAMES}, robot_id[] = {PI0_FIELD_STATE_ROBOT_NAMES, PI0_FIELD_ACTION_ROBOT_NAMES};
+    static const int names_id[] = {PI0_FIELD_STATE_NAMES, PI0_FIELD_ACTION_NAMES},
+                     robot_id[] = {PI0_FIELD_STATE_ROBOT_NAMES, PI0_FIELD_ACTION_ROBOT_NAMES};
     const pi0_names *names = &recipe->names[f], *robot = &recipe->robot_names[f];
     int dim = recipe->dim[f];
     for (int i = 0; i < dim; i++)
@@ -179,7 +195,8 @@ static pi0_status check_order(pi0_recipe *recipe, int f, pi0_error *err)
     if (names->n != dim)
         return wrong(recipe, names_id[f], err, "the robot's order of names needs the checkpoint's beside it", "%d names", dim);
     if (robot->n != dim)
-        return wrong(recipe, robot_id[f], err, "the robot's names are not the checkpoint's", "%d names, the checkpoint's in the robot's order", dim);
+        return wrong(recipe, robot_id[f], err, "the robot's names are not the checkpoint's",
+                     "%d names, the checkpoint's in the robot's order", dim);
     for (int i = 0; i < dim; i++) {
         int found = -1, times = 0;
         for (int k = 0; k < dim; k++)

@@ -10,10 +10,35 @@ static const char where_config[] = "config.json";
 
 /* Members that do not reach inference; named so that what is really unknown can be reported. */
 static const char *const ignored_members[] = {
-    "device", "use_amp", "push_to_hub", "repo_id", "private", "tags", "license", "pretrained_path", "pretrained_revision", "paligemma_variant",
-    "action_expert_variant", "dtype", "n_action_steps", "rtc_config", "rtc_training_max_delay", "gradient_checkpointing", "compile_model",
-    "compile_mode", "freeze_vision_encoder", "train_expert_only", "memory_frames", "memory_stride", "memory_temporal_attention_every",
-    "proj_width", "use_cache", "attention_implementation", "train_state_proj", "max_action_dim", "max_state_dim",
+    "device",
+    "use_amp",
+    "push_to_hub",
+    "repo_id",
+    "private",
+    "tags",
+    "license",
+    "pretrained_path",
+    "pretrained_revision",
+    "paligemma_variant",
+    "action_expert_variant",
+    "dtype",
+    "n_action_steps",
+    "rtc_config",
+    "rtc_training_max_delay",
+    "gradient_checkpointing",
+    "compile_model",
+    "compile_mode",
+    "freeze_vision_encoder",
+    "train_expert_only",
+    "memory_frames",
+    "memory_stride",
+    "memory_temporal_attention_every",
+    "proj_width",
+    "use_cache",
+    "attention_implementation",
+    "train_state_proj",
+    "max_action_dim",
+    "max_state_dim",
 };
 static const char *const ignored_prefixes[] = {"optimizer_", "scheduler_", "time_sampling_"};
 
@@ -24,14 +49,33 @@ static const struct {
     member_type type;
     bool nullable;
 } known_members[] = {
-    {"type", A_TEXT, false}, {"n_obs_steps", A_COUNT, false}, {"input_features", AN_OBJECT, true}, {"output_features", AN_OBJECT, true},
-    {"use_peft", A_SWITCH, false}, {"chunk_size", A_COUNT, false}, {"n_action_steps", A_COUNT, false}, {"max_state_dim", A_COUNT, false},
-    {"max_action_dim", A_COUNT, false}, {"num_inference_steps", A_COUNT, false}, {"num_steps", A_COUNT, false}, {"min_period", A_NUMBER, false},
-    {"max_period", A_NUMBER, false}, {"use_relative_actions", A_SWITCH, false}, {"relative_exclude_joints", A_LIST, true},
-    {"action_feature_names", A_LIST, true}, {"image_resolution", A_LIST, false}, {"empty_cameras", A_COUNT, false},
-    {"tokenizer_max_length", A_COUNT, false}, {"normalization_mapping", AN_OBJECT, false}, {"use_visual_memory", A_SWITCH, false},
-    {"use_proprioceptive_memory", A_SWITCH, false}, {"resize_imgs_with_padding", A_LIST, true}, {"adapt_to_pi_aloha", A_SWITCH, false},
-    {"use_delta_joint_actions_aloha", A_SWITCH, false}, {"paligemma_variant", A_TEXT, false}, {"action_expert_variant", A_TEXT, false},
+    {"type", A_TEXT, false},
+    {"n_obs_steps", A_COUNT, false},
+    {"input_features", AN_OBJECT, true},
+    {"output_features", AN_OBJECT, true},
+    {"use_peft", A_SWITCH, false},
+    {"chunk_size", A_COUNT, false},
+    {"n_action_steps", A_COUNT, false},
+    {"max_state_dim", A_COUNT, false},
+    {"max_action_dim", A_COUNT, false},
+    {"num_inference_steps", A_COUNT, false},
+    {"num_steps", A_COUNT, false},
+    {"min_period", A_NUMBER, false},
+    {"max_period", A_NUMBER, false},
+    {"use_relative_actions", A_SWITCH, false},
+    {"relative_exclude_joints", A_LIST, true},
+    {"action_feature_names", A_LIST, true},
+    {"image_resolution", A_LIST, false},
+    {"empty_cameras", A_COUNT, false},
+    {"tokenizer_max_length", A_COUNT, false},
+    {"normalization_mapping", AN_OBJECT, false},
+    {"use_visual_memory", A_SWITCH, false},
+    {"use_proprioceptive_memory", A_SWITCH, false},
+    {"resize_imgs_with_padding", A_LIST, true},
+    {"adapt_to_pi_aloha", A_SWITCH, false},
+    {"use_delta_joint_actions_aloha", A_SWITCH, false},
+    {"paligemma_variant", A_TEXT, false},
+    {"action_expert_variant", A_TEXT, false},
     {"dtype", A_TEXT, false},
 };
 enum { N_KNOWN = sizeof known_members / sizeof known_members[0] };
@@ -39,12 +83,18 @@ enum { N_KNOWN = sizeof known_members / sizeof known_members[0] };
 static bool has_type(const json_t *value, member_type type)
 {
     switch (type) {
-    case A_TEXT: return json_is_string(value);
-    case A_COUNT: return json_is_integer(value);
-    case A_NUMBER: return json_is_number(value);
-    case A_SWITCH: return json_is_boolean(value);
-    case A_LIST: return json_is_array(value);
-    case AN_OBJECT: return json_is_object(value);
+    case A_TEXT:
+        return json_is_string(value);
+    case A_COUNT:
+        return json_is_integer(value);
+    case A_NUMBER:
+        return json_is_number(value);
+    case A_SWITCH:
+        return json_is_boolean(value);
+    case A_LIST:
+        return json_is_array(value);
+    case AN_OBJECT:
+        return json_is_object(value);
     }
     return false;
 }
@@ -78,9 +128,8 @@ static pi0_status check_members(const pi0_recipe_job *job, const json_t *config,
     }
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)config, key, value)
-        if (!is_known(key))
-            pi0_log_info(job->log, "config.json: %.200s is not known here and is ignored", key);
+    json_object_foreach((json_t *)config, key, value) if (!is_known(key))
+        pi0_log_info(job->log, "config.json: %.200s is not known here and is ignored", key);
     return PI0_OK;
 }
 
@@ -103,7 +152,8 @@ static pi0_status take_count(pi0_recipe *recipe, int id, int *out, const json_t 
     return pi0_recipe_origin(recipe, id, err, "config.json: %s", key);
 }
 
-static pi0_status take_number(pi0_recipe *recipe, int id, double *out, const json_t *config, const char *key, double fallback, pi0_error *err)
+static pi0_status take_number(pi0_recipe *recipe, int id, double *out, const json_t *config, const char *key, double fallback,
+                              pi0_error *err)
 {
     *out = fallback;
     if (!json_object_get(config, key))
@@ -128,7 +178,9 @@ static pi0_status take_model(pi0_recipe_job *job, const json_t *config, pi0_erro
     PI0_TRY(pi0_json_get_string(config, "type", where_config, &type, err));
     if (strcmp(type, "pi0") != 0 && strcmp(type, "pi05") != 0) {
         bool fast = strstr(type, "fast") != NULL;
-        pi0_status status = pi0_fail(err, PI0_ERR_UNSUPPORTED, "%s", fast ? "pi0-FAST is autoregressive: pi0.c does not run it" : "this is another policy than pi0 and pi0.5");
+        pi0_status status =
+            pi0_fail(err, PI0_ERR_UNSUPPORTED, "%s",
+                     fast ? "pi0-FAST is autoregressive: pi0.c does not run it" : "this is another policy than pi0 and pi0.5");
         pi0_err_where(err, "%s: type", where_config);
         pi0_err_expected(err, "pi0 or pi05");
         pi0_err_got(err, "%.200s", type);
@@ -146,7 +198,8 @@ static pi0_status take_model(pi0_recipe_job *job, const json_t *config, pi0_erro
     job->recipe->model = pi05;
     PI0_TRY(pi0_recipe_origin(job->recipe, PI0_FIELD_MODEL, err, "config.json: type"));
     if (is_true(config, "use_peft"))
-        return refuse(err, "use_peft", "this checkpoint is an adapter (PEFT), not a whole model", "merge the adapter into its base first (PEFT's merge_and_unload, then save_pretrained)");
+        return refuse(err, "use_peft", "this checkpoint is an adapter (PEFT), not a whole model",
+                      "merge the adapter into its base first (PEFT's merge_and_unload, then save_pretrained)");
     if (is_true(config, "use_visual_memory") || is_true(config, "use_proprioceptive_memory"))
         return refuse(err, is_true(config, "use_visual_memory") ? "use_visual_memory" : "use_proprioceptive_memory",
                       "models with observation memory (MEM) are not run by pi0.c", "use a checkpoint without memory");
@@ -172,7 +225,8 @@ static pi0_status feature_width(const json_t *features, const char *group, const
 {
     const json_t *shape = json_object_get(json_object_get(features, key), "shape");
     const json_t *width = json_array_get(shape, 0);
-    if (json_is_array(shape) && json_array_size(shape) == 1 && json_is_integer(width) && json_integer_value(width) >= 1 && json_integer_value(width) <= PI0_MAX_DIM) {
+    if (json_is_array(shape) && json_array_size(shape) == 1 && json_is_integer(width) && json_integer_value(width) >= 1 &&
+        json_integer_value(width) <= PI0_MAX_DIM) {
         *out = (int)json_integer_value(width);
         return PI0_OK;
     }
@@ -231,7 +285,8 @@ static pi0_status take_cameras(pi0_recipe *recipe, const json_t *config, pi0_err
         pi0_err_hint(err, "this is a base without a robot: fine-tune it, or describe the robot with --recipe FILE.json or --config NAME");
         return status;
     }
-    PI0_TRY(pi0_recipe_origin(recipe, PI0_FIELD_CAMERAS, err, "config.json: input_features, in the file's order%s", wanted ? "; empty_cameras" : ""));
+    PI0_TRY(pi0_recipe_origin(recipe, PI0_FIELD_CAMERAS, err, "config.json: input_features, in the file's order%s",
+                              wanted ? "; empty_cameras" : ""));
     recipe->close_up = true;
     return pi0_recipe_origin(recipe, PI0_FIELD_CLOSE_UP, err, "rule: LeRobot moves absent cameras behind the present ones");
 }
@@ -243,7 +298,8 @@ static pi0_status take_resolution(pi0_recipe *recipe, const json_t *config, cons
     recipe->image_size = 224;
     if (!json_is_array(pair))
         return pi0_recipe_origin(recipe, PI0_FIELD_IMAGE_SIZE, err, "rule: LeRobot's default (config.json has no %s)", key);
-    bool numbers = json_array_size(pair) == 2 && json_is_integer(h) && json_is_integer(w) && json_integer_value(h) > 0 && json_integer_value(h) <= 4096;
+    bool numbers = json_array_size(pair) == 2 && json_is_integer(h) && json_is_integer(w) && json_integer_value(h) > 0 &&
+                   json_integer_value(h) <= 4096;
     if (!numbers || json_integer_value(h) != json_integer_value(w)) {
         pi0_status status = pi0_fail(err, numbers ? PI0_ERR_UNSUPPORTED : PI0_ERR_FORMAT, "the picture size is not a square");
         pi0_err_where(err, "%s: %s", where_config, key);
@@ -254,7 +310,8 @@ static pi0_status take_resolution(pi0_recipe *recipe, const json_t *config, cons
     return pi0_recipe_origin(recipe, PI0_FIELD_IMAGE_SIZE, err, "config.json: %s", key);
 }
 
-/* ------------------------------------------------------------------ what config.json alone says of normalisation and of relative actions */
+/* ------------------------------------------------------------------ what config.json alone says of normalisation and of relative actions
+ */
 
 static pi0_status take_norm(pi0_recipe *recipe, const json_t *config, int feature, pi0_error *err)
 {
@@ -264,7 +321,8 @@ static pi0_status take_norm(pi0_recipe *recipe, const json_t *config, int featur
     const json_t *value = json_object_get(json_object_get(config, "normalization_mapping"), key);
     if (!value) {
         recipe->norm[feature] = recipe->model ? PI0_NORM_QUANTILES : PI0_NORM_MEAN_STD;
-        return pi0_recipe_origin(recipe, id, err, "rule: LeRobot's default of %s (config.json has no normalization_mapping.%s)", recipe->model ? "pi05" : "pi0", key);
+        return pi0_recipe_origin(recipe, id, err, "rule: LeRobot's default of %s (config.json has no normalization_mapping.%s)",
+                                 recipe->model ? "pi05" : "pi0", key);
     }
     for (int k = 0; k < 5; k++)
         if (json_is_string(value) && strcmp(json_string_value(value), kinds[k]) == 0) {
@@ -287,7 +345,8 @@ static bool contains_no_case(const char *text, const char *part)
     return false;
 }
 
-pi0_status pi0_lerobot_delta(pi0_recipe_job *job, bool enabled, const json_t *exclude, const json_t *names, const char *origin, pi0_error *err)
+pi0_status pi0_lerobot_delta(pi0_recipe_job *job, bool enabled, const json_t *exclude, const json_t *names, const char *origin,
+                             pi0_error *err)
 {
     pi0_recipe *recipe = job->recipe;
     bool any = false;
@@ -304,7 +363,9 @@ pi0_status pi0_lerobot_delta(pi0_recipe_job *job, bool enabled, const json_t *ex
         }
     }
     if (enabled && any && !json_is_array(names))
-        PI0_TRY(pi0_recipe_warn(job, err, "%s: joints are to be kept absolute by name, but the file has no action names: all dims are relative, as in LeRobot", origin));
+        PI0_TRY(pi0_recipe_warn(
+            job, err, "%s: joints are to be kept absolute by name, but the file has no action names: all dims are relative, as in LeRobot",
+            origin));
     PI0_TRY(pi0_recipe_origin(recipe, PI0_FIELD_DELTA, err, "%s", origin));
     if (!json_is_array(names) || json_array_size(names) == 0)
         return PI0_OK;
@@ -379,14 +440,16 @@ static pi0_status fill_03(pi0_recipe_job *job, const json_t *config, pi0_error *
     static const int flips[] = {-1, 2, -5, 2, -4, 0}; /* runs: joints 1, 2, 8, 9 */
     pi0_recipe *recipe = job->recipe;
     if (recipe->model != 0)
-        return refuse(err, "type", "LeRobot 0.3 had no pi05: these files contradict one another", "give the recipe with --recipe FILE.json");
+        return refuse(err, "type", "LeRobot 0.3 had no pi05: these files contradict one another",
+                      "give the recipe with --recipe FILE.json");
     PI0_TRY(apply_rules(recipe, rules, sizeof rules / sizeof rules[0], err));
-    PI0_TRY(take_count(recipe, PI0_FIELD_HORIZON, &recipe->horizon, config, "n_action_steps", 50, err)); /* the noise has n_action_steps rows */
+    PI0_TRY(
+        take_count(recipe, PI0_FIELD_HORIZON, &recipe->horizon, config, "n_action_steps", 50, err)); /* the noise has n_action_steps rows */
     PI0_TRY(take_count(recipe, PI0_FIELD_STEPS, &recipe->steps, config, "num_steps", 10, err));
     PI0_TRY(take_resolution(recipe, config, "resize_imgs_with_padding", err));
     if (is_true(config, "adapt_to_pi_aloha")) {
-        static const pi0_field_id adapted[] = {PI0_FIELD_STATE_FLIP, PI0_FIELD_ACTION_FLIP, PI0_FIELD_STATE_GRIPPER, PI0_FIELD_ACTION_GRIPPER,
-                                               PI0_FIELD_STATE_GRIPPER_AT, PI0_FIELD_ACTION_GRIPPER_AT};
+        static const pi0_field_id adapted[] = {PI0_FIELD_STATE_FLIP,     PI0_FIELD_ACTION_FLIP,      PI0_FIELD_STATE_GRIPPER,
+                                               PI0_FIELD_ACTION_GRIPPER, PI0_FIELD_STATE_GRIPPER_AT, PI0_FIELD_ACTION_GRIPPER_AT};
         for (int f = 0; f < PI0_FEATURES; f++) {
             pi0_flags_from_runs(&recipe->flip[f], flips);
             recipe->gripper[f] = PI0_GRIPPER_ALOHA_LEROBOT03;
@@ -405,8 +468,9 @@ static pi0_status fill_03(pi0_recipe_job *job, const json_t *config, pi0_error *
 
 static bool has_newer_members(const json_t *config)
 {
-    static const char *const since_051[] = {"use_relative_actions", "relative_exclude_joints", "action_feature_names", "rtc_training_max_delay",
-                                            "use_visual_memory", "use_proprioceptive_memory", "memory_frames"};
+    static const char *const since_051[] = {"use_relative_actions",   "relative_exclude_joints", "action_feature_names",
+                                            "rtc_training_max_delay", "use_visual_memory",       "use_proprioceptive_memory",
+                                            "memory_frames"};
     for (size_t i = 0; i < sizeof since_051 / sizeof since_051[0]; i++)
         if (json_object_get(config, since_051[i]))
             return true;
@@ -427,11 +491,13 @@ static pi0_status fill_04(pi0_recipe_job *job, const json_t *config, bool newer,
         return PI0_OK;
     bool migrated = json_object_get(config, "resize_imgs_with_padding") != NULL;
     PI0_TRY(pi0_recipe_ask(recipe, PI0_FIELD_RESIZE, err,
-                           "torch (LeRobot 0.5.0 and later: black borders), torch-lerobot04 (0.4: borders of -3)%s. A checkpoint saved by 0.5.1 or later shows "
+                           "torch (LeRobot 0.5.0 and later: black borders), torch-lerobot04 (0.4: borders of -3)%s. A checkpoint saved by "
+                           "0.5.1 or later shows "
                            "use_relative_actions in config.json or a relative_actions_processor step; this one has neither",
                            migrated ? ", top-left (trained with 0.3)" : ""));
     if (recipe->model == 1)
-        PI0_TRY(pi0_recipe_ask(recipe, PI0_FIELD_STATE_PAD, err, "0 (LeRobot 0.5.0 and later), 32 (0.4: the state was padded before it was written)"));
+        PI0_TRY(pi0_recipe_ask(recipe, PI0_FIELD_STATE_PAD, err,
+                               "0 (LeRobot 0.5.0 and later), 32 (0.4: the state was padded before it was written)"));
     return PI0_OK;
 }
 
@@ -477,7 +543,8 @@ pi0_status pi0_recipe_from_lerobot(pi0_recipe_job *job, const json_t *config, pi
             PI0_TRY(dataset_stats(job, err));
     }
     bool layout_03 = job->checkpoint && job->checkpoint->layout == PI0_LAYOUT_LEROBOT_03;
-    bool old = !steps && !json_object_get(config, "image_resolution") && (layout_03 || buffers || json_object_get(config, "resize_imgs_with_padding"));
+    bool old = !steps && !json_object_get(config, "image_resolution") &&
+               (layout_03 || buffers || json_object_get(config, "resize_imgs_with_padding"));
     if (old)
         return fill_03(job, config, err);
     return fill_04(job, config, newer_steps || has_newer_members(config), err);

@@ -42,11 +42,11 @@ static pi0_status read_rename(pipeline *p, const json_t *step, const json_t *con
     const char *from;
     json_t *to;
     if (map && !json_is_object(map))
-        return refuse(err, PI0_ERR_FORMAT, where, "the rename map is not an object", "{\"robot's key\": \"policy's key\"}", pi0_json_type_name(map));
+        return refuse(err, PI0_ERR_FORMAT, where, "the rename map is not an object", "{\"robot's key\": \"policy's key\"}",
+                      pi0_json_type_name(map));
     pi0_cameras *cameras = &p->job->recipe->cameras;
-    json_object_foreach((json_t *)map, from, to)
-        if (!json_is_string(to))
-            return refuse(err, PI0_ERR_FORMAT, where, "the rename map does not hold names", "{\"robot's key\": \"policy's key\"}", pi0_json_type_name(to));
+    json_object_foreach((json_t *)map, from, to) if (!json_is_string(to)) return refuse(
+        err, PI0_ERR_FORMAT, where, "the rename map does not hold names", "{\"robot's key\": \"policy's key\"}", pi0_json_type_name(to));
     for (int i = 0; i < cameras->n; i++) {
         const char *key = NULL; /* until now the camera's key is the policy's own */
         json_object_foreach((json_t *)map, from, to)
@@ -64,7 +64,8 @@ static pi0_status read_rename(pipeline *p, const json_t *step, const json_t *con
             return pi0_fail_memory(err, strlen(key), "a camera key");
         pi0_free(cameras->v[i].key);
         cameras->v[i].key = copy;
-        PI0_TRY(pi0_recipe_origin(p->job->recipe, PI0_FIELD_CAMERAS, err, "config.json: input_features, in the file's order; keys renamed by %s: rename_map", p->file));
+        PI0_TRY(pi0_recipe_origin(p->job->recipe, PI0_FIELD_CAMERAS, err,
+                                  "config.json: input_features, in the file's order; keys renamed by %s: rename_map", p->file));
     }
     return PI0_OK;
 }
@@ -74,7 +75,8 @@ static pi0_status read_newline(pipeline *p, const json_t *step, const json_t *co
     (void)step, (void)config;
     p->seen_newline = true;
     if (p->job->recipe->model == 1)
-        return refuse(err, PI0_ERR_UNSUPPORTED, where, "a pi05 checkpoint with pi0's prompt step", "pi05_prepare_state_tokenizer_processor_step", "pi0_new_line_processor");
+        return refuse(err, PI0_ERR_UNSUPPORTED, where, "a pi05 checkpoint with pi0's prompt step",
+                      "pi05_prepare_state_tokenizer_processor_step", "pi0_new_line_processor");
     return PI0_OK;
 }
 
@@ -83,9 +85,11 @@ static pi0_status read_prepare(pipeline *p, const json_t *step, const json_t *co
     (void)step, (void)config;
     p->seen_prepare = true;
     if (p->job->recipe->model == 0)
-        return refuse(err, PI0_ERR_UNSUPPORTED, where, "a pi0 checkpoint with pi05's prompt step", "pi0_new_line_processor", "pi05_prepare_state_tokenizer_processor_step");
+        return refuse(err, PI0_ERR_UNSUPPORTED, where, "a pi0 checkpoint with pi05's prompt step", "pi0_new_line_processor",
+                      "pi05_prepare_state_tokenizer_processor_step");
     if (!p->seen_norm)
-        return refuse(err, PI0_ERR_UNSUPPORTED, where, "the state is written into the prompt before it is normalised", "normalizer_processor before this step", "it comes after");
+        return refuse(err, PI0_ERR_UNSUPPORTED, where, "the state is written into the prompt before it is normalised",
+                      "normalizer_processor before this step", "it comes after");
     return PI0_OK;
 }
 
@@ -96,7 +100,8 @@ static pi0_status read_tokenizer(pipeline *p, const json_t *step, const json_t *
     int64_t length = 0;
     const char *side = json_string_value(json_object_get(config, "padding_side"));
     if (side && strcmp(side, "right") != 0)
-        return refuse(err, PI0_ERR_UNSUPPORTED, where, "prompts padded on the left are not known of pi0 and pi0.5", "padding_side \"right\"", side);
+        return refuse(err, PI0_ERR_UNSUPPORTED, where, "prompts padded on the left are not known of pi0 and pi0.5",
+                      "padding_side \"right\"", side);
     if (json_is_false(json_object_get(config, "truncation"))) {
         recipe->overflow = PI0_OVERFLOW_ERROR;
         PI0_TRY(pi0_recipe_origin(recipe, PI0_FIELD_OVERFLOW, err, "%s: truncation false", where));
@@ -105,7 +110,8 @@ static pi0_status read_tokenizer(pipeline *p, const json_t *step, const json_t *
         return PI0_OK;
     PI0_TRY(pi0_json_get_int(config, "max_length", where, 1, PI0_MAX_TOKENS, &length, err));
     if ((int)length != recipe->max_tokens)
-        PI0_TRY(pi0_recipe_warn(p->job, err, "%s: max_length is %d, config.json says %d; the processor stands", where, (int)length, recipe->max_tokens));
+        PI0_TRY(pi0_recipe_warn(p->job, err, "%s: max_length is %d, config.json says %d; the processor stands", where, (int)length,
+                                recipe->max_tokens));
     recipe->max_tokens = (int)length;
     return pi0_recipe_origin(recipe, PI0_FIELD_MAX_TOKENS, err, "%s: max_length", where);
 }
@@ -113,15 +119,19 @@ static pi0_status read_tokenizer(pipeline *p, const json_t *step, const json_t *
 static pi0_status read_relative(pipeline *p, const json_t *step, const json_t *config, const char *where, pi0_error *err)
 {
     (void)step;
-    const json_t *enabled = json_object_get(config, "enabled"), *exclude = json_object_get(config, "exclude_joints"), *names = json_object_get(config, "action_names");
-    bool right = (!enabled || json_is_boolean(enabled)) && (!exclude || json_is_null(exclude) || json_is_array(exclude)) && (!names || json_is_null(names) || json_is_array(names));
+    const json_t *enabled = json_object_get(config, "enabled"), *exclude = json_object_get(config, "exclude_joints"),
+                 *names = json_object_get(config, "action_names");
+    bool right = (!enabled || json_is_boolean(enabled)) && (!exclude || json_is_null(exclude) || json_is_array(exclude)) &&
+                 (!names || json_is_null(names) || json_is_array(names));
     if (!right)
-        return refuse(err, PI0_ERR_FORMAT, where, "the step has members of the wrong type", "enabled: true or false, exclude_joints and action_names: lists", "something else");
+        return refuse(err, PI0_ERR_FORMAT, where, "the step has members of the wrong type",
+                      "enabled: true or false, exclude_joints and action_names: lists", "something else");
     p->newer = p->seen_relative = true;
     p->relative = json_is_true(enabled);
     p->relative_config = config;
     if (p->relative && p->seen_norm)
-        return refuse(err, PI0_ERR_UNSUPPORTED, where, "actions are made relative to the normalised state", "this step before normalizer_processor", "it comes after");
+        return refuse(err, PI0_ERR_UNSUPPORTED, where, "actions are made relative to the normalised state",
+                      "this step before normalizer_processor", "it comes after");
     return PI0_OK;
 }
 
@@ -131,7 +141,8 @@ static pi0_status read_absolute(pipeline *p, const json_t *step, const json_t *c
     p->newer = true;
     p->absolute = json_is_true(json_object_get(config, "enabled"));
     if (p->absolute && !p->seen_norm)
-        return refuse(err, PI0_ERR_UNSUPPORTED, where, "actions are made absolute before they are un-normalised", "this step after unnormalizer_processor", "it comes before");
+        return refuse(err, PI0_ERR_UNSUPPORTED, where, "actions are made absolute before they are un-normalised",
+                      "this step after unnormalizer_processor", "it comes before");
     return PI0_OK;
 }
 
@@ -160,7 +171,8 @@ static pi0_status read_state_file(pipeline *p, const json_t *step, const char *w
     if (!name || json_is_null(name) || job->options->norm_stats)
         return PI0_OK;
     if (!json_is_string(name) || !safe_relative(json_string_value(name)))
-        return refuse(err, PI0_ERR_FORMAT, where, "the state file's name is not a plain one", "a file beside the processor, without .. and not absolute",
+        return refuse(err, PI0_ERR_FORMAT, where, "the state file's name is not a plain one",
+                      "a file beside the processor, without .. and not absolute",
                       json_is_string(name) ? json_string_value(name) : pi0_json_type_name(name));
     p->newer |= p->pre && numbered_newer(p, json_string_value(name));
     char *path = pi0_path_join(job->checkpoint->dir, json_string_value(name));
@@ -228,7 +240,8 @@ static pi0_status read_normalizer(pipeline *p, const json_t *step, const json_t 
     map = borrowed;
     PI0_TRY(read_kind(map, "VISUAL", where, &visual, err));
     if (visual != PI0_NORM_IDENTITY && p->pre)
-        return refuse(err, PI0_ERR_UNSUPPORTED, where, "pictures normalised by statistics are not known of pi0 and pi0.5", "norm_map.VISUAL \"IDENTITY\"", "another kind");
+        return refuse(err, PI0_ERR_UNSUPPORTED, where, "pictures normalised by statistics are not known of pi0 and pi0.5",
+                      "norm_map.VISUAL \"IDENTITY\"", "another kind");
     PI0_TRY(read_kind(map, p->feature == PI0_STATE ? "STATE" : "ACTION", where, &kind, err));
     if (p->feature == PI0_STATE && state_left_out(config))
         kind = PI0_NORM_IDENTITY;
@@ -252,16 +265,11 @@ static const struct {
     step_reader read;
     bool pre, post;
 } known_steps[] = {
-    {"rename_observations_processor", read_rename, true, false},
-    {"to_batch_processor", skip_step, true, true},
-    {"pi0_new_line_processor", read_newline, true, false},
-    {"pi05_prepare_state_tokenizer_processor_step", read_prepare, true, false},
-    {"tokenizer_processor", read_tokenizer, true, false},
-    {"relative_actions_processor", read_relative, true, false},
-    {"normalizer_processor", read_normalizer, true, false},
-    {"unnormalizer_processor", read_normalizer, false, true},
-    {"absolute_actions_processor", read_absolute, false, true},
-    {"device_processor", skip_step, true, true},
+    {"rename_observations_processor", read_rename, true, false}, {"to_batch_processor", skip_step, true, true},
+    {"pi0_new_line_processor", read_newline, true, false},       {"pi05_prepare_state_tokenizer_processor_step", read_prepare, true, false},
+    {"tokenizer_processor", read_tokenizer, true, false},        {"relative_actions_processor", read_relative, true, false},
+    {"normalizer_processor", read_normalizer, true, false},      {"unnormalizer_processor", read_normalizer, false, true},
+    {"absolute_actions_processor", read_absolute, false, true},  {"device_processor", skip_step, true, true},
 };
 enum { N_STEPS = sizeof known_steps / sizeof known_steps[0], MAX_STEPS = 64 };
 
@@ -269,7 +277,8 @@ static pi0_status unknown_step(const pipeline *p, const char *where, const json_
 {
     const char *name = json_string_value(json_object_get(step, "registry_name"));
     const char *class = json_string_value(json_object_get(step, "class"));
-    pi0_status status = pi0_fail(err, PI0_ERR_UNSUPPORTED, "%s", !name && class ? "a processor step is custom Python code" : "a processor step is not known");
+    pi0_status status = pi0_fail(err, PI0_ERR_UNSUPPORTED, "%s",
+                                 !name && class ? "a processor step is custom Python code" : "a processor step is not known");
     pi0_err_where(err, "%s", where);
     pi0_err_expected(err, "a step with a registry_name of the list below");
     pi0_err_got(err, "%.300s", name ? name : class ? class : "a step without registry_name");
@@ -315,11 +324,14 @@ static pi0_status read_pipeline(pipeline *p, json_t **root, pi0_error *err)
     for (size_t i = 0; i < json_array_size(steps); i++)
         PI0_TRY(read_step(p, json_array_get(steps, i), i, err));
     if (!p->seen_norm)
-        return refuse(err, PI0_ERR_MODEL, p->file, "the processor has no normalisation step", p->pre ? "normalizer_processor" : "unnormalizer_processor", "none");
+        return refuse(err, PI0_ERR_MODEL, p->file, "the processor has no normalisation step",
+                      p->pre ? "normalizer_processor" : "unnormalizer_processor", "none");
     if (p->pre && p->job->recipe->model == 1 && !p->seen_prepare)
-        return refuse(err, PI0_ERR_MODEL, p->file, "the processor does not write the state into the prompt", "pi05_prepare_state_tokenizer_processor_step", "no such step");
+        return refuse(err, PI0_ERR_MODEL, p->file, "the processor does not write the state into the prompt",
+                      "pi05_prepare_state_tokenizer_processor_step", "no such step");
     if (p->pre && p->job->recipe->model == 0 && !p->seen_newline)
-        return refuse(err, PI0_ERR_MODEL, p->file, "the processor does not end the prompt with a newline", "pi0_new_line_processor", "no such step");
+        return refuse(err, PI0_ERR_MODEL, p->file, "the processor does not end the prompt with a newline", "pi0_new_line_processor",
+                      "no such step");
     return PI0_OK;
 }
 
@@ -328,15 +340,16 @@ static pi0_status read_pipeline(pipeline *p, json_t **root, pi0_error *err)
 static pi0_status settle_relative(pi0_recipe_job *job, const pipeline *pre, const pipeline *post, pi0_error *err)
 {
     if (pre->relative != post->absolute && !job->recipe->by_user[PI0_FIELD_DELTA])
-        PI0_TRY(pi0_recipe_ask(job->recipe, PI0_FIELD_DELTA, err,
-                               "%s says relative actions are %s, %s says %s. A list of 0 and 1, one for each action dim (1 = relative), or an empty one", pre_file,
-                               pre->relative ? "on" : "off", post_file, post->absolute ? "on" : "off"));
+        PI0_TRY(pi0_recipe_ask(
+            job->recipe, PI0_FIELD_DELTA, err,
+            "%s says relative actions are %s, %s says %s. A list of 0 and 1, one for each action dim (1 = relative), or an empty one",
+            pre_file, pre->relative ? "on" : "off", post_file, post->absolute ? "on" : "off"));
     if (!pre->seen_relative)
         return PI0_OK;
     char origin[128];
     snprintf(origin, sizeof origin, "%s: relative_actions_processor", pre_file);
-    return pi0_lerobot_delta(job, post->absolute, json_object_get(pre->relative_config, "exclude_joints"), json_object_get(pre->relative_config, "action_names"),
-                             origin, err);
+    return pi0_lerobot_delta(job, post->absolute, json_object_get(pre->relative_config, "exclude_joints"),
+                             json_object_get(pre->relative_config, "action_names"), origin, err);
 }
 
 pi0_status pi0_recipe_read_steps(pi0_recipe_job *job, bool *found, bool *newer, pi0_error *err)
@@ -355,8 +368,8 @@ pi0_status pi0_recipe_read_steps(pi0_recipe_job *job, bool *found, bool *newer, 
     if (status != PI0_OK || (!there[0] && !there[1]))
         return status;
     if (!there[0] || !there[1])
-        return refuse(err, PI0_ERR_MODEL, job->checkpoint->dir, "one of the two processor files is missing", "policy_preprocessor.json and policy_postprocessor.json",
-                      there[0] ? "the first only" : "the second only");
+        return refuse(err, PI0_ERR_MODEL, job->checkpoint->dir, "one of the two processor files is missing",
+                      "policy_preprocessor.json and policy_postprocessor.json", there[0] ? "the first only" : "the second only");
     PI0_TRY_GOTO(read_pipeline(&pre, &pre_root, err));
     PI0_TRY_GOTO(read_pipeline(&post, &post_root, err));
     PI0_TRY_GOTO(settle_relative(job, &pre, &post, err));

@@ -11,7 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { FILES = 5, MAX_SETS = 8 };
 static const char *const members[FILES] = {"config", "pre", "post", "recipe", "stats"};
-static const char *const names[FILES] = {"config.json", "policy_preprocessor.json", "policy_postprocessor.json", "recipe.json", "stats.json"};
+static const char *const names[FILES] = {"config.json", "policy_preprocessor.json", "policy_postprocessor.json", "recipe.json",
+                                         "stats.json"};
 static char dir[64];
 
 static void clean(void)
