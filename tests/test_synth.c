@@ -134,10 +134,9 @@ static void every_layout_opens_with_its_recipe_and_tokenizer(void **state)
         assert_int_equal(facts->n_slots, cases[i].slots);
         assert_int_equal(facts->steps, 10);
         char *tokenizer_path = NULL;
-        const char *rules = NULL;
-        PI0_ASSERT_OK(pi0_tokenizer_locate(checkpoint->dir, &options, facts->family, &tokenizer_path, &rules, &err), &err);
+        PI0_ASSERT_OK(pi0_tokenizer_locate(checkpoint->dir, &options, &tokenizer_path, &err), &err);
         pi0_tokenizer *tokenizer = NULL;
-        PI0_ASSERT_OK(pi0_tokenizer_open(tokenizer_path, rules, &tokenizer, &err), &err);
+        PI0_ASSERT_OK(pi0_tokenizer_open(tokenizer_path, facts->tokenizer_rules, &tokenizer, &err), &err);
         assert_true(pi0_tokenizer_vocab(tokenizer) <= (size_t)checkpoint->arch.vocab);
         pi0_tokenizer_close(&tokenizer);
         pi0_free(tokenizer_path);

@@ -125,10 +125,10 @@ static pi0_status describe_computation(inspection *i, const pi0_options *options
 static void describe_tokenizer(inspection *i, const pi0_options *options, json_t *out, bool *failed)
 {
     char *path = NULL;
-    const char *rules = NULL;
     pi0_error problem = {0};
-    if (pi0_tokenizer_locate(i->checkpoint->dir, options, pi0_recipe_get_facts(i->recipe)->family, &path, &rules, &problem) == PI0_OK)
-        pi0_json_put(out, "tokenizer", json_pack("{s:s,s:s}", "path", path, "rules", rules), failed);
+    if (pi0_tokenizer_locate(i->checkpoint->dir, options, &path, &problem) == PI0_OK)
+        pi0_json_put(out, "tokenizer",
+                     json_pack("{s:s,s:s}", "path", path, "rules", pi0_recipe_get_facts(i->recipe)->tokenizer_rules), failed);
     else
         add_problem(i, &problem, failed);
     pi0_free(path);
@@ -215,7 +215,9 @@ pi0_status pi0_find_tokenizer(const char *path, const pi0_options *options, char
     options = options ? options : &defaults;
     inspection i;
     PI0_TRY(open_inspection(path, options, &i, err));
-    pi0_status status = pi0_tokenizer_locate(i.checkpoint->dir, options, pi0_recipe_get_facts(i.recipe)->family, path_out, rules_out, err);
+    const bool spm = !strcmp(pi0_recipe_get_facts(i.recipe)->tokenizer_rules, "spm");
+    *rules_out = spm ? "spm" : "hf"; /* static text: the recipe is closed below */
+    pi0_status status = pi0_tokenizer_locate(i.checkpoint->dir, options, path_out, err);
     close_inspection(&i);
     return status;
 }
@@ -233,7 +235,6 @@ pi0_status pi0_prompt_tokens(const char *path, const pi0_options *options, const
     pi0_recipe *recipe = NULL;
     pi0_tokenizer *tokenizer = NULL;
     char *file = NULL;
-    const char *rules;
     pi0_text text = {0};
     double text_state[PI0_MAX_DIM] = {0};
     float padded[PI0_MAX_DIM];
@@ -241,8 +242,8 @@ pi0_status pi0_prompt_tokens(const char *path, const pi0_options *options, const
     PI0_TRY_GOTO(pi0_checkpoint_open(path, options, &log, &checkpoint, err));
     PI0_TRY_GOTO(pi0_recipe_load(checkpoint, options, &log, NULL, &recipe, err));
     const pi0_recipe_facts *facts = pi0_recipe_get_facts(recipe);
-    PI0_TRY_GOTO(pi0_tokenizer_locate(checkpoint->dir, options, facts->family, &file, &rules, err));
-    PI0_TRY_GOTO(pi0_tokenizer_open(file, rules, &tokenizer, err));
+    PI0_TRY_GOTO(pi0_tokenizer_locate(checkpoint->dir, options, &file, err));
+    PI0_TRY_GOTO(pi0_tokenizer_open(file, facts->tokenizer_rules, &tokenizer, err));
     if (state && state_count != (size_t)facts->state_dim) {
         status = pi0_fail(err, PI0_ERR_ARGUMENT, "the state has the wrong number of values");
         pi0_err_expected(err, "%d", facts->state_dim);

@@ -122,9 +122,8 @@ void pi0_close(pi0_model **handle)
 static pi0_status open_tokenizer(pi0_model *model, const pi0_options *options, pi0_error *err)
 {
     char *path = NULL;
-    const char *rules = NULL;
-    PI0_TRY(pi0_tokenizer_locate(model->checkpoint->dir, options, model->facts.family, &path, &rules, err));
-    pi0_status status = pi0_tokenizer_open(path, rules, &model->tokenizer, err);
+    PI0_TRY(pi0_tokenizer_locate(model->checkpoint->dir, options, &path, err));
+    pi0_status status = pi0_tokenizer_open(path, model->facts.tokenizer_rules, &model->tokenizer, err);
     if (status == PI0_OK && pi0_tokenizer_vocab(model->tokenizer) > (size_t)model->arch.vocab) {
         status = pi0_fail(err, PI0_ERR_MODEL, "the tokenizer knows more tokens than the model's table has rows");
         pi0_err_where(err, "%s", path);

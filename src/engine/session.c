@@ -82,6 +82,8 @@ pi0_status pi0_set_image(pi0_session *session, const char *name, const pi0_array
     const pi0_recipe_facts *facts = &session->model->facts;
     int slot;
     PI0_TRY(pi0_recipe_camera(session->model->recipe, name, &slot, err));
+    if (slot < 0) /* a camera that the robot has and the model does not look at */
+        return PI0_OK;
     session->has_image[slot] = false;
     if (!image)
         return PI0_OK;

@@ -251,8 +251,6 @@ static void compare_variant(const json_t *config, const char *key, const pi0_gem
             "the tensors are followed",
             key, name, said->width, said->depth, said->mlp, said->heads, said->head_dim, have->width, have->depth, have->mlp, have->heads,
             have->head_dim);
-    else if (name && !said)
-        pi0_log_info(log, "config.json says %s = %s, a name not known here: the tensors are followed", key, name);
 }
 
 void pi0_config_compare_variants(const json_t *config, const pi0_arch *arch, const pi0_log *log, struct pi0_name_map *names)

@@ -121,8 +121,8 @@ pi0_status pi0_recipe_prompt(const pi0_recipe *recipe, const pi0_tokenizer *toke
 pi0_status pi0_recipe_actions(const pi0_recipe *recipe, const float *actions, int rows, int model_dim, const double *raw_state, double *out,
                               pi0_error *err);
 
-/* tokenizer_find.c: the tokenizer file for a model and the rules its family follows ("hf", "spm"). path_out: pi0_free. */
-pi0_status pi0_tokenizer_locate(const char *dir, const pi0_options *options, pi0_family family, char **path_out, const char **rules_out, pi0_error *err);
+/* tokenizer_find.c: the tokenizer file for a model; which rules to read it by is the recipe's. path_out: pi0_free. */
+pi0_status pi0_tokenizer_locate(const char *dir, const pi0_options *options, char **path_out, pi0_error *err);
 
 /* ------------------------------------------------------------------ weights.c: plan weights -> host memory */
 

@@ -65,8 +65,7 @@ static pi0_status fail_not_found(search *s, const char *given, pi0_error *err)
     return PI0_ERR_MODEL;
 }
 
-pi0_status pi0_tokenizer_locate(const char *dir, const pi0_options *options, pi0_family family, char **path_out, const char **rules_out,
-                                pi0_error *err)
+pi0_status pi0_tokenizer_locate(const char *dir, const pi0_options *options, char **path_out, pi0_error *err)
 {
     search s = {0};
     *path_out = NULL;
@@ -99,7 +98,5 @@ pi0_status pi0_tokenizer_locate(const char *dir, const pi0_options *options, pi0
         return status;
     }
     *path_out = s.found;
-    /* Prompts of the openpi family follow SentencePiece even when only a tokenizer.json is at hand: special tokens in text stay text. */
-    *rules_out = family == PI0_FAMILY_OPENPI ? "spm" : "hf";
     return PI0_OK;
 }

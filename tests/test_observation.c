@@ -1,0 +1,246 @@
+/* Raw observations through the public API, on synthetic checkpoints that carry their own tokenizer.
+ * ctest: timeout=240 */
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/io.h"
+#include "support.h"
+
+static char *dir;
+static pi0_model *model; /* pi05, LeRobot layout: 2 cameras, 7 state values, 6 action values, 8 rows */
+enum { STATE = 7, ACTION = 6, HORIZON = 8 };
+static const double resting[STATE] = {0.1, -0.2, 0.3, 0, 0.05, -0.4, 1};
+
+static int open_model(void **state)
+{
+    (void)state;
+    pi0_error err = {0};
+    pi0_synth_options synth;
+    pi0_options options;
+    dir = pi0_test_make_dir();
+    pi0_synth_options_init(&synth);
+    synth.model = "pi05";
+    synth.layout = "lerobot";
+    synth.size = "tiny";
+    synth.cameras = 2;
+    synth.state_dim = STATE;
+    synth.action_dim = ACTION;
+    synth.horizon = HORIZON;
+    PI0_ASSERT_OK(pi0_synth(pi0_test_path(dir, "robot"), &synth, &err), &err);
+    pi0_options_init(&options);
+    options.stages = 1;
+    options.threads = 2;
+    PI0_ASSERT_OK(pi0_open(pi0_test_path(dir, "robot"), &options, &model, &err), &err);
+    return 0;
+}
+
+static int close_model(void **state)
+{
+    (void)state;
+    pi0_close(&model);
+    pi0_test_remove_dir(dir);
+    return 0;
+}
+
+static pi0_session *new_session(void)
+{
+    pi0_error err = {0};
+    pi0_session *session;
+    PI0_ASSERT_OK(pi0_session_open(model, 5, &session, &err), &err);
+    return session;
+}
+
+static void set_picture(pi0_session *session, const char *name, uint8_t shade)
+{
+    static uint8_t pixels[20 * 30 * 3];
+    pi0_error err = {0};
+    memset(pixels, shade, sizeof pixels);
+    const pi0_array picture = {.name = "", .dtype = PI0_U8, .rank = 3, .shape = {20, 30, 3}, .data = pixels, .bytes = sizeof pixels};
+    PI0_ASSERT_OK(pi0_set_image(session, name, &picture, &err), &err);
+}
+
+static pi0_session *observed(void)
+{
+    pi0_error err = {0};
+    pi0_session *session = new_session();
+    set_picture(session, pi0_model_info(model)->slots[0], 90);
+    PI0_ASSERT_OK(pi0_set_state(session, resting, STATE, &err), &err);
+    PI0_ASSERT_OK(pi0_set_prompt(session, "fold the towel", &err), &err);
+    return session;
+}
+
+static void copy_actions(const pi0_session *session, double out[HORIZON * ACTION])
+{
+    int rows, cols;
+    const double *actions = pi0_actions(session, &rows, &cols);
+    assert_non_null(actions);
+    assert_int_equal(rows, HORIZON);
+    assert_int_equal(cols, ACTION);
+    memcpy(out, actions, HORIZON * ACTION * sizeof *out);
+}
+
+static void run(pi0_session *session, double out[HORIZON * ACTION])
+{
+    pi0_error err = {0};
+    PI0_ASSERT_OK(pi0_infer(&session, 1, 2, &err), &err);
+    copy_actions(session, out);
+}
+
+/* ------------------------------------------------------------------ one prompt, many spellings */
+
+static void D5_D10_one_prompt_however_it_is_packed(void **state)
+{
+    (void)state;
+    static const char text[] = "fold the towel";
+    double reference[HORIZON * ACTION], got[HORIZON * ACTION];
+    pi0_session *session = observed();
+    run(session, reference);
+    pi0_session_close(&session);
+
+    static uint8_t pixels[20 * 30 * 3];
+    memset(pixels, 90, sizeof pixels);
+    const struct {
+        pi0_dtype dtype;
+        int rank;
+        int64_t shape;
+    } forms[] = {{PI0_TEXT, 0, 0}, {PI0_TEXT, 1, 1}, {PI0_U8, 1, sizeof text - 1}};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        pi0_error err = {0};
+        pi0_arrays *set = NULL;
+        char file[1100];
+        const pi0_array list[] = {
+            {.name = pi0_model_info(model)->keys[0], .dtype = PI0_U8, .rank = 3, .shape = {20, 30, 3}, .data = pixels, .bytes = sizeof pixels},
+            {.name = "state", .dtype = PI0_F64, .rank = 1, .shape = {STATE}, .data = resting, .bytes = sizeof resting},
+            {.name = "prompt", .dtype = forms[i].dtype, .rank = forms[i].dtype == PI0_TEXT ? 0 : forms[i].rank, .shape = {forms[i].shape},
+             .data = text, .bytes = sizeof text - 1},
+            {.name = "ref/ignored", .dtype = PI0_F64, .rank = 1, .shape = {STATE}, .data = resting, .bytes = sizeof resting},
+        };
+        snprintf(file, sizeof file, "%s", pi0_test_path(dir, "observation.npz"));
+        PI0_ASSERT_OK(pi0_arrays_write(file, list, 4, &err), &err);
+        PI0_ASSERT_OK(pi0_arrays_read(file, &set, &err), &err);
+        session = new_session();
+        PI0_ASSERT_OK(pi0_set_observation(session, set, 0, &err), &err);
+        run(session, got);
+        assert_memory_equal(got, reference, sizeof got);
+        pi0_session_close(&session);
+        pi0_arrays_free(&set);
+    }
+}
+
+/* ------------------------------------------------------------------ what comes back */
+
+static void F8_actions_are_cut_to_the_robots_width(void **state)
+{
+    (void)state;
+    double actions[HORIZON * ACTION];
+    int rows, cols;
+    pi0_session *session = observed();
+    run(session, actions);
+    assert_non_null(pi0_actions_raw(session, &rows, &cols));
+    assert_int_equal(cols, 32);
+    for (int i = 0; i < HORIZON * ACTION; i++)
+        assert_true(isfinite(actions[i]));
+    pi0_session_close(&session);
+}
+
+static void F2_the_observation_stays_and_noise_moves_on(void **state)
+{
+    (void)state;
+    double first[HORIZON * ACTION], second[HORIZON * ACTION], again[HORIZON * ACTION];
+    pi0_session *session = observed(), *other = observed();
+    run(session, first);
+    run(session, second);
+    assert_memory_not_equal(first, second, sizeof first);
+    run(other, again);
+    assert_memory_equal(first, again, sizeof first);
+    run(other, again);
+    assert_memory_equal(second, again, sizeof first);
+    pi0_session_close(&session);
+    pi0_session_close(&other);
+}
+
+/* ------------------------------------------------------------------ refusals */
+
+static void C7_unknown_names_list_what_is_known(void **state)
+{
+    (void)state;
+    pi0_error err = {0};
+    pi0_session *session = observed();
+    static const uint8_t pixels[12];
+    const pi0_array picture = {.name = "", .dtype = PI0_U8, .rank = 3, .shape = {2, 2, 3}, .data = pixels, .bytes = sizeof pixels};
+    assert_int_equal(pi0_set_image(session, "no_such_camera", &picture, &err), PI0_ERR_ARGUMENT);
+    pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "no_such_camera", pi0_model_info(model)->slots[0], pi0_model_info(model)->slots[1], NULL);
+
+    pi0_arrays *set = NULL;
+    const pi0_array list[] = {{.name = "velocity_of_light", .dtype = PI0_F64, .rank = 1, .shape = {1}, .data = resting, .bytes = 8}};
+    char file[1100];
+    snprintf(file, sizeof file, "%s", pi0_test_path(dir, "odd.npz"));
+    PI0_ASSERT_OK(pi0_arrays_write(file, list, 1, &err), &err);
+    PI0_ASSERT_OK(pi0_arrays_read(file, &set, &err), &err);
+    assert_int_equal(pi0_set_observation(session, set, 0, &err), PI0_ERR_ARGUMENT);
+    pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "velocity_of_light", "prompt", "noise", NULL);
+    pi0_arrays_free(&set);
+    pi0_session_close(&session);
+}
+
+static void what_is_missing_is_named(void **state)
+{
+    (void)state;
+    pi0_error err = {0};
+    pi0_session *session = new_session();
+    assert_int_equal(pi0_infer(&session, 1, 1, &err), PI0_ERR_ARGUMENT);
+    pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "picture", NULL);
+    set_picture(session, pi0_model_info(model)->slots[1], 3);
+    assert_int_equal(pi0_infer(&session, 1, 1, &err), PI0_ERR_ARGUMENT);
+    pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "state", NULL);
+    PI0_ASSERT_OK(pi0_set_state(session, resting, STATE, &err), &err);
+    assert_int_equal(pi0_infer(&session, 1, 1, &err), PI0_ERR_ARGUMENT); /* LeRobot has no default prompt */
+    pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "prompt", NULL);
+    PI0_ASSERT_OK(pi0_set_prompt(session, "go", &err), &err);
+    PI0_ASSERT_OK(pi0_infer(&session, 1, 1, &err), &err);
+    assert_int_equal(pi0_set_state(session, resting, STATE - 1, &err), PI0_ERR_ARGUMENT);
+    pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "7 values", "6 values", NULL);
+    double broken[STATE] = {[2] = NAN};
+    assert_int_equal(pi0_set_state(session, broken, STATE, &err), PI0_ERR_NONFINITE);
+    pi0_test_assert_error(&err, PI0_ERR_NONFINITE, "state[2]", NULL);
+    assert_int_equal(pi0_infer(&session, 1, 1, &err), PI0_ERR_ARGUMENT); /* a refused state is no state */
+    pi0_error_clear(&err);
+    pi0_session_close(&session);
+}
+
+/* The order in which an observation is set, and of the arrays in a file, cannot matter. */
+static void order_of_setting_does_not_matter(void **state)
+{
+    (void)state;
+    pi0_error err = {0};
+    double a[HORIZON * ACTION], b[HORIZON * ACTION];
+    pi0_session *one = new_session(), *two = new_session();
+    set_picture(one, pi0_model_info(model)->slots[0], 10);
+    set_picture(one, pi0_model_info(model)->slots[1], 200);
+    PI0_ASSERT_OK(pi0_set_state(one, resting, STATE, &err), &err);
+    PI0_ASSERT_OK(pi0_set_prompt(one, "pour", &err), &err);
+    PI0_ASSERT_OK(pi0_set_prompt(two, "pour", &err), &err);
+    PI0_ASSERT_OK(pi0_set_state(two, resting, STATE, &err), &err);
+    set_picture(two, pi0_model_info(model)->slots[1], 200);
+    set_picture(two, pi0_model_info(model)->slots[0], 10);
+    run(one, a);
+    run(two, b);
+    assert_memory_equal(a, b, sizeof a);
+    pi0_session_close(&one);
+    pi0_session_close(&two);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(D5_D10_one_prompt_however_it_is_packed),
+        cmocka_unit_test(F8_actions_are_cut_to_the_robots_width),
+        cmocka_unit_test(F2_the_observation_stays_and_noise_moves_on),
+        cmocka_unit_test(C7_unknown_names_list_what_is_known),
+        cmocka_unit_test(what_is_missing_is_named),
+        cmocka_unit_test(order_of_setting_does_not_matter),
+    };
+    return cmocka_run_group_tests_name("observation", tests, open_model, close_model);
+}
