@@ -25,11 +25,11 @@ import ref_record as R
 PREFIX = "observation.images."
 
 
-def options():
+def options(argv):
     p = R.parser(__doc__)
     p.add_argument("--lerobot", help="LeRobot's repository; default: the installed package")
     p.add_argument("--tokenizer", help="PaliGemma's tokenizer.json; default: transformers fetches or finds its own")
-    return p.parse_args()
+    return p.parse_args(argv)
 
 
 # ------------------------------------------------------------------ building the policy
@@ -55,6 +55,14 @@ def local_tokenizer(path):
             return tokenizer
 
     return Auto
+
+
+def use_local_tokenizer(path, kind):
+    """wherever this version looks for AutoTokenizer"""
+    module, old = import_family(kind)
+    if not old:
+        import lerobot.processor.tokenizer_processor as module
+    module.AutoTokenizer = local_tokenizer(path)
 
 
 def import_family(kind):
@@ -157,8 +165,8 @@ def build(o, dtype):
     if o.sizes_from_checkpoint and not getattr(module, "_sizes_are_set", False):
         use_sizes(module, old, o.checkpoint)
         module._sizes_are_set = True
-    if old and o.tokenizer:
-        module.AutoTokenizer = local_tokenizer(o.tokenizer)
+    if o.tokenizer:
+        use_local_tokenizer(o.tokenizer, config.type)
     policy_class = module.PI05Policy if config.type == "pi05" else module.PI0Policy
     with contextlib.redirect_stdout(io.StringIO()), R.no_random_init():
         policy = policy_class.from_pretrained(o.checkpoint, config=config, strict=False)
@@ -169,15 +177,12 @@ def build(o, dtype):
 
 def processors(o):
     """the pipelines of the checkpoint's own files, LeRobot >= 0.4"""
-    import lerobot.processor.tokenizer_processor as tokenizer_processor
     from lerobot.processor import PolicyProcessorPipeline
     from lerobot.processor.converters import batch_to_transition, policy_action_to_transition, transition_to_batch, transition_to_policy_action
 
     for name in ("pi0.processor_pi0", "pi05.processor_pi05"):  # registers their steps
         with contextlib.suppress(ImportError):
             __import__("lerobot.policies." + name)
-    if o.tokenizer:
-        tokenizer_processor.AutoTokenizer = local_tokenizer(o.tokenizer)
     pre = PolicyProcessorPipeline.from_pretrained(o.checkpoint, config_filename="policy_preprocessor.json", overrides={"device_processor": {"device": "cpu"}},
                                                   to_transition=batch_to_transition, to_output=transition_to_batch)
     post = PolicyProcessorPipeline.from_pretrained(o.checkpoint, config_filename="policy_postprocessor.json",
@@ -290,8 +295,8 @@ def run(o, observation, dtype):
     return seen, actions
 
 
-def main():
-    o = options()
+def main(argv=None):
+    o = options(argv)
     if o.lerobot:
         sys.path.insert(0, os.path.join(o.lerobot, "src"))
     import torch

@@ -1,7 +1,7 @@
 /* device - the contract between the engine and a place that can compute: cpu/, later cuda/ and ascend/.
  *
  * A device takes plans and makes something that it can replay. Phases: OPEN (may allocate, capture, tune), HOT (only contents change; an
- * allocation is a bug and asserts), CLOSE. There is no silent fallback: compile refuses and names the op and its shape.
+ * allocation is a bug, and an error), CLOSE. There is no silent fallback: compile refuses and names the op and its shape.
  */
 #ifndef PI0_DEVICE_H
 #define PI0_DEVICE_H
