@@ -40,6 +40,9 @@ else()
     set(PI0_KERNEL_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O3> ${math})
 endif()
 
+if((PI0_SANITIZE OR PI0_FUZZ) AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-Wno-maybe-uninitialized) # instrumented code hides from gcc what it needs to know; the release build asks it
+endif()
 if(PI0_SANITIZE STREQUAL "address")
     add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all)
     add_link_options(-fsanitize=address,undefined)

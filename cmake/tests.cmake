@@ -56,7 +56,13 @@ function(pi0_add_unit_tests)
         get_filename_component(name ${source} NAME_WE)
         add_test(NAME ${name} COMMAND ${name})
         pi0_test_properties(${name} ${source} unit)
+        get_test_property(${name} LABELS labels)
+        if("threads" IN_LIST labels)
+            list(APPEND threaded ${name})
+        endif()
     endforeach()
+    # All that the ThreadSanitizer run needs.
+    add_custom_target(threaded_tests DEPENDS ${threaded})
 endfunction()
 
 function(pi0_add_script_tests)

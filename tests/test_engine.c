@@ -10,8 +10,8 @@
 #include "golden_cases.h"
 #include "support.h"
 
-static const pi0_golden_case pi0_case = {"openpi_pi0_droid", "openpi_pi0_Q", "pi0_droid", 10};      /* H = 10, two of three cameras */
-static const pi0_golden_case pi05_case = {"openpi_pi05_libero", "openpi_pi05_Q", "pi05_libero", 10}; /* H = 10 */
+static const pi0_golden_case pi0_case = {"openpi_pi0_droid", "openpi_pi0_Q", "pi0_droid", 10, {NULL}};      /* H = 10, two of three cameras */
+static const pi0_golden_case pi05_case = {"openpi_pi05_libero", "openpi_pi05_Q", "pi05_libero", 10, {NULL}}; /* H = 10 */
 enum { H = 10, A = 32, S = 224 };
 
 /* ------------------------------------------------------------------ observations */

@@ -258,6 +258,41 @@ static void C3_torch_rules_agree_with_torch(void **state)
     pi0_arrays_free(&data);
 }
 
+/* The pictures of recordings of the whole reference programs: name in the observation, stage, rule. */
+static void C1_pictures_of_recorded_cases_agree(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *name, *stage, *rule;
+    } table[] = {
+        {"openpi_pi0_aloha", "cam_high", "base_0_rgb", "pil"},
+        {"openpi_pi0_aloha", "cam_left_wrist", "left_wrist_0_rgb", "pil"},
+        {"openpi_pi0_aloha", "cam_right_wrist", "right_wrist_0_rgb", "pil"},
+        {"lerobot_pi0", "observation.images.base_0_rgb", "base_0_rgb", "torch"},
+        {"lerobot_pi0", "observation.images.right_wrist_0_rgb", "right_wrist_0_rgb", "torch"},
+        {"lerobot04_pi0", "observation.images.image", "image", "torch-lerobot04"},
+        {"lerobot04_pi05", "observation.images.base_0_rgb", "base_0_rgb", "torch-lerobot04"},
+        {"lerobot04_pi05", "observation.images.right_wrist_0_rgb", "right_wrist_0_rgb", "torch-lerobot04"},
+        {"lerobot03_pi0", "observation.images.top", "top", "top-left"},
+        {"lerobot03_pi0", "observation.images.wrist", "wrist", "top-left"},
+    };
+    for (size_t n = 0; n < sizeof table / sizeof table[0]; n++) {
+        char name[128];
+        snprintf(name, sizeof name, "goldens/%s.npz", table[n].file);
+        pi0_arrays *data = NULL;
+        PI0_ASSERT_OK(pi0_arrays_read(pi0_test_data(name), &data, &err), &err);
+        snprintf(name, sizeof name, "ref/image.%s", table[n].stage);
+        const pi0_array *picture = pi0_arrays_find(data, table[n].name), *expected = pi0_arrays_find(data, name);
+        assert_true(picture != NULL && expected != NULL);
+        float *out = preprocess(picture, table[n].rule, 224);
+        double worst = max_diff(out, expected->data, 224 * 224 * 3);
+        if (!(worst <= (strcmp(table[n].rule, "pil") == 0 ? 0 : 1e-6)))
+            fail_msg("%s %s: off by %g", table[n].file, table[n].name, worst);
+        free(out);
+        pi0_arrays_free(&data);
+    }
+}
+
 static void C3_the_two_filters_differ_as_the_references_do(void **state)
 {
     (void)state;
@@ -598,6 +633,44 @@ static void damaged_and_foreign_files_are_refused(void **state)
     pi0_error_clear(&err);
 }
 
+static void every_failed_allocation_is_an_error(void **state)
+{
+    (void)state;
+    char *dir = pi0_test_make_dir();
+    static const char *const files[] = {"image/files/rgb8_interlaced.png", "image/files/palette4.png", "image/files/420.jpg"};
+    for (size_t f = 0; f < 3; f++) {
+        size_t bytes;
+        uint8_t *data = pi0_test_read_file(pi0_test_data(files[f]), &bytes);
+        float *out = malloc(32 * 32 * 3 * sizeof(float));
+        assert_non_null(out);
+        const char *path = pi0_test_path(dir, "out.png");
+        int refused = 0;
+        for (long n = 1;; n++) {
+            pi0_arrays *arrays = NULL;
+            pi0_test_fail_allocation(n);
+            pi0_status status = pi0_image_decode(data, bytes, "here", &arrays, &err);
+            if (status == PI0_OK)
+                status = pi0_preprocess(pi0_arrays_at(arrays, 0), n % 2 ? "pil" : "torch", 32, out, &err);
+            if (status == PI0_OK)
+                status = pi0_image_write_png(path, out, 32, &err);
+            int reached = pi0_test_allocation_failed();
+            pi0_arrays_free(&arrays);
+            /* the system's own ENOMEM, met while a file is made, is PI0_ERR_IO */
+            assert_true(reached ? status == PI0_ERR_MEMORY || status == PI0_ERR_IO : status == PI0_OK);
+            pi0_error_clear(&err);
+            if (!reached)
+                break;
+            assert_int_equal(pi0_test_count_files(dir), 0);
+            refused++;
+        }
+        assert_true(refused > 5);
+        assert_int_equal(remove(path), 0);
+        free(out);
+        free(data);
+    }
+    pi0_test_remove_dir(dir);
+}
+
 /* Every cut and many flipped bits of real files: an error or a picture, never anything else. */
 static void cut_and_flipped_files_never_crash(void **state)
 {
@@ -643,6 +716,7 @@ int main(void)
         cmocka_unit_test(written_png_reads_back),
         cmocka_unit_test(C3_PIL_rule_equals_PIL_bit_for_bit),
         cmocka_unit_test(C3_torch_rules_agree_with_torch),
+        cmocka_unit_test(C1_pictures_of_recorded_cases_agree),
         cmocka_unit_test(C3_the_two_filters_differ_as_the_references_do),
         cmocka_unit_test(C1_padding_is_black_and_minus_three_only_where_asked),
         cmocka_unit_test(C4_letterbox_sizes_are_computed_in_double),
@@ -657,6 +731,7 @@ int main(void)
         cmocka_unit_test(C9_a_nan_pixel_is_an_error_that_says_where),
         cmocka_unit_test(C9_huge_declared_sizes_are_refused_before_allocation),
         cmocka_unit_test(damaged_and_foreign_files_are_refused),
+        cmocka_unit_test(every_failed_allocation_is_an_error),
         cmocka_unit_test(cut_and_flipped_files_never_crash),
     };
     return cmocka_run_group_tests_name("image", tests, NULL, NULL);

@@ -192,7 +192,7 @@ def write_model(path, model, old, extra):
 BASE = ["observation.images.base_0_rgb", "observation.images.left_wrist_0_rgb", "observation.images.right_wrist_0_rgb"]
 CASES = {
     "lerobot03_pi0": dict(version="0.3", checkpoint="lerobot03_pi0_Q", model="pi0", robot="aloha", dims=(14, 14), horizon=20, norm="MEAN_STD",
-                          cameras=["observation.images.top", "observation.images.wrist"], sizes=((400, 300), (130, 200)),
+                          cameras=["observation.images.top", "observation.images.wrist"], sizes=((320, 240), (100, 160)),
                           settings=dict(adapt_to_pi_aloha=True), prompt="transfer_the cube\nto the  left arm", seed=51),
     "lerobot03_pi0_minmax": dict(version="0.3", checkpoint="lerobot03_pi0_Q_minmax", model="pi0", robot="libero", dims=(8, 7), horizon=10, norm="MIN_MAX",
                                  cameras=["observation.images.image", "observation.images.image2"], sizes=((256, 256), None),
@@ -304,7 +304,7 @@ def main(argv=None):
         os.makedirs(small, exist_ok=True)
         for file in os.listdir(folder):
             if file != "model.safetensors":
-                shutil.copy(os.path.join(folder, file), small)
+                shutil.copyfile(os.path.join(folder, file), os.path.join(small, file))
         obs = os.path.join(o.work, name + ".obs.npz")
         np.savez_compressed(obs, **observation(case))
         record_ref_lerobot.main(["--checkpoint", folder, "--obs", obs, "--sizes-from-checkpoint", "--tokenizer", o.tokenizer,

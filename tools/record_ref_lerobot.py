@@ -12,7 +12,6 @@ LeRobot 0.3 has no float32 mode: it casts to bfloat16 wherever it runs. Its floa
 float32 inside its two model files.
 """
 import contextlib
-import io
 import os
 import sys
 
@@ -168,7 +167,7 @@ def build(o, dtype):
     if o.tokenizer:
         use_local_tokenizer(o.tokenizer, config.type)
     policy_class = module.PI05Policy if config.type == "pi05" else module.PI0Policy
-    with contextlib.redirect_stdout(io.StringIO()), R.no_random_init():
+    with contextlib.redirect_stdout(sys.stderr), R.no_random_init():
         policy = policy_class.from_pretrained(o.checkpoint, config=config, strict=False)
     check_loaded(policy, old, o.checkpoint)
     policy.eval()
