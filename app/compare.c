@@ -96,8 +96,19 @@ pi0_status app_gates_open(app_gates *gates, const app_args *args, const pi0_arra
     for (size_t i = 0; (text = app_args_nth(args, "tol", i)); i++) {
         const char *equals = strrchr(text, '=');
         double value;
-        if (equals && equals > text && app_read_double(equals + 1, &value) && value >= 0)
-            continue;
+        if (equals && equals > text && app_read_double(equals + 1, &value) && value >= 0) {
+            bool known = false;
+            for (size_t k = 0; k < pi0_arrays_count(file); k++) {
+                const char *name = pi0_arrays_at(file, k)->name;
+                known |= strncmp(name, "ref/", 4) == 0 && match_length(text, (size_t)(equals - text), name + 4);
+            }
+            if (known)
+                continue;
+            app_err(err, PI0_ERR_ARGUMENT, "--tol names a stage that the reference file does not hold");
+            app_err_field(err->where, "--tol %.200s", text);
+            app_err_field(err->expected, "all, the name of a stage in REF, or its part before the dot: velocity");
+            return err->status;
+        }
         app_err(err, PI0_ERR_ARGUMENT, "--tol needs a stage and the largest error");
         app_err_field(err->where, "--tol");
         app_err_field(err->expected, "STAGE=VALUE, such as velocity=1e-3 or actions_raw=0.01 or all=1e-4");

@@ -71,6 +71,22 @@ static pi0_status check_folder(const char *option, const char *path, pi0_error *
 }
 
 /* Outputs that cannot work are refused before the minutes of work, not after. */
+/* A file that is both read and written, or written twice, would be lost without a word. */
+static pi0_status check_named_once(const app_args *args, const char *option, const char *path, pi0_error *err)
+{
+    static const char *const others[] = {"output", "dump", "record", "trace", "plot", "obs", "preprocessed", "noise", "state"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const char *other = strcmp(others[i], option) != 0 ? app_args_text(args, others[i]) : NULL;
+        if (!other || strcmp(other, path) != 0)
+            continue;
+        app_err(err, PI0_ERR_ARGUMENT, "one file is named for two things");
+        app_err_field(err->where, "--%s and --%s", option, others[i]);
+        app_err_field(err->got, "%.200s", path);
+        return err->status;
+    }
+    return PI0_OK;
+}
+
 static pi0_status check_outputs(const app_args *args, pi0_error *err)
 {
     static const struct {
@@ -82,6 +98,8 @@ static pi0_status check_outputs(const app_args *args, pi0_error *err)
             continue;
         if (files[i].ending ? ends_with(path, files[i].ending) : app_result_can_write(path)) {
             pi0_status status = check_folder(files[i].option, path, err);
+            if (status == PI0_OK)
+                status = check_named_once(args, files[i].option, path, err);
             if (status != PI0_OK)
                 return status;
             continue;
@@ -115,7 +133,7 @@ static pi0_status infer_once(const app_context *app, infer_run *run, size_t numb
     *phase = APP_READING;
     double start = app_now_ms();
     pi0_session_reset(run->session, seed);
-    pi0_status status = app_observation_apply(&run->observation, run->session, err);
+    pi0_status status = app_observation_apply(&run->observation, pi0_model_info(run->model), run->session, err);
     if (status != PI0_OK)
         return status;
     *phase = APP_COMPUTING;
@@ -180,6 +198,9 @@ static pi0_status compute(app_context *app, infer_run *run, app_phase *phase, pi
     if (status != PI0_OK)
         return status;
     run->settings.options.stages = app_args_text(args, "dump") || app_args_text(args, "record");
+    run->settings.options.preprocessed = run->observation.preprocessed;
+    if (!run->settings.options.horizon)
+        run->settings.options.horizon = app_observation_rows(&run->observation);
     status = pi0_open(args->positional[0], &run->settings.options, &run->model, err);
     if (status == PI0_OK)
         status = pi0_session_open(run->model, app_args_unsigned(args, "seed", 0), &run->session, err);

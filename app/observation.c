@@ -227,11 +227,52 @@ pi0_status app_observation_load(const app_args *args, app_observation *observati
     return status;
 }
 
-pi0_status app_observation_apply(const app_observation *observation, pi0_session *session, pi0_error *err)
+int app_observation_rows(const app_observation *observation)
+{
+    const pi0_array *noise = observation->preprocessed ? pi0_arrays_find(observation->all, "noise") : NULL;
+    if (!noise || noise->rank < 2)
+        return 0;
+    const int64_t rows = noise->shape[noise->rank - 2];
+    return rows > 0 && rows <= 4096 ? (int)rows : 0;
+}
+
+static bool names_slot(const pi0_info *info, int slot, const char *name)
+{
+    const char *key = info->keys[slot];
+    const size_t length = strlen(name), key_length = strlen(key);
+    if (!strcmp(name, info->slots[slot]) || !strcmp(name, key))
+        return true;
+    return length < key_length && !strcmp(key + key_length - length, name) && strchr("./", key[key_length - length - 1]);
+}
+
+/* Two names for one camera: whichever came last would win without a word. */
+static pi0_status check_cameras(const app_observation *observation, const pi0_info *info, pi0_error *err)
+{
+    for (int slot = 0; slot < info->n_slots; slot++) {
+        const char *first = NULL;
+        for (size_t i = 0; i < observation->n_images; i++) {
+            const char *name = observation->images[i].name;
+            if (!names_slot(info, slot, name))
+                continue;
+            if (first) {
+                app_err(err, PI0_ERR_ARGUMENT, "the same camera is given twice");
+                app_err_field(err->where, "--image");
+                app_err_field(err->got, "%.100s and %.100s, both for slot %s", first, name, info->slots[slot]);
+                return err->status;
+            }
+            first = name;
+        }
+    }
+    return PI0_OK;
+}
+
+pi0_status app_observation_apply(const app_observation *observation, const pi0_info *info, pi0_session *session, pi0_error *err)
 {
     pi0_status status = PI0_OK;
     if (observation->all)
         status = pi0_set_observation(session, observation->all, observation->preprocessed, err);
+    if (status == PI0_OK)
+        status = check_cameras(observation, info, err);
     for (size_t i = 0; status == PI0_OK && i < observation->n_images; i++)
         status = pi0_set_image(session, observation->images[i].name, &observation->images[i].array, err);
     if (status == PI0_OK && observation->state)

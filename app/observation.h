@@ -25,7 +25,10 @@ typedef struct app_observation {
 
 /* Reads every file the options name. Nothing given at all is an error that says what can be. */
 pi0_status app_observation_load(const app_args *args, app_observation *observation, pi0_error *err);
-pi0_status app_observation_apply(const app_observation *observation, pi0_session *session, pi0_error *err);
+/* The horizon that the noise of a preprocessed observation has; 0 when it has none, or is not preprocessed. */
+int app_observation_rows(const app_observation *observation);
+
+pi0_status app_observation_apply(const app_observation *observation, const pi0_info *info, pi0_session *session, pi0_error *err);
 void app_observation_release(app_observation *observation);
 
 /* "0.1,-0.2,3" or a .npy file of one row -> heap doubles. */

@@ -40,7 +40,7 @@ int app_exit_code(pi0_status status, app_phase phase)
     case PI0_ERR_UNSUPPORTED:
         return phase == APP_WRITING ? APP_RUNTIME : APP_FILE;
     case PI0_ERR_NONFINITE:
-        return phase == APP_READING ? APP_USAGE : APP_RUNTIME;
+        return phase == APP_READING ? APP_USAGE : APP_FILE; /* an input; or weights and statistics that make one */
     case PI0_ERR_MEMORY:
     case PI0_ERR_DEVICE:
     case PI0_ERR_CANCELLED:
@@ -106,8 +106,8 @@ int app_fail(app_report *report, pi0_error *err, app_phase phase)
     print_field("where:", err->where);
     print_field("expected:", err->expected);
     print_field("got:", err->got);
-    print_list(err->list);
     print_field("try:", err->hint);
+    print_list(err->list); /* last: the texts above announce it */
     int code = app_exit_code(err->status, phase);
     pi0_error_clear(err);
     return code;

@@ -118,9 +118,10 @@ static pi0_status check_limit(const pi0_memory *m, uint64_t limit, pi0_error *er
         return PI0_OK;
     const double mb = 1.0 / (1 << 20);
     pi0_status status = pi0_fail(err, PI0_ERR_MEMORY, "the model needs more memory than the limit allows");
-    pi0_err_expected(err, "at most %.1f MiB (--memory-limit)", (double)limit * mb);
+    pi0_err_expected(err, "at most %llu bytes (%.1f MiB)", (unsigned long long)limit, (double)limit * mb);
     pi0_err_got(err, "%.1f MiB", (double)m->total * mb);
-    pi0_err_hint(err, "a smaller --max-batch or --horizon, or --precision bf16 for an f32 checkpoint");
+    pi0_err_where(err, "--memory-limit");
+    pi0_err_hint(err, "a shorter --horizon, --precision bf16 for an f32 checkpoint, or a larger limit");
     pi0_err_item(err, "weights, mapped from the file: %.1f MiB", (double)m->weights_mapped * mb);
     pi0_err_item(err, "weights, in memory of their own: %.1f MiB", (double)m->weights_owned * mb);
     pi0_err_item(err, "K/V cache: %.1f MiB", (double)m->kv_cache * mb);
@@ -139,7 +140,7 @@ pi0_status pi0_blueprint_make(const pi0_checkpoint *checkpoint, const pi0_recipe
     PI0_TRY_GOTO(pi0_passes_check(options->disable, err));
     PI0_TRY_GOTO(choose_precision(checkpoint, options->precision, &out->precision, err));
     PI0_TRY_GOTO(choose_sizes(checkpoint, facts, options, &out->sizes, err));
-    PI0_TRY_GOTO(pi0_policy_emit(&out->arch, &out->sizes, facts->min_period, facts->max_period, options->stages != 0, &out->context,
+    PI0_TRY_GOTO(pi0_policy_emit(&out->arch, &out->sizes, facts->min_period, facts->max_period, &out->context,
                                  &out->denoise, &out->io, err));
     PI0_TRY_GOTO(prepare_plan(out->context, out->precision, options->disable, api, &out->expanded, err));
     PI0_TRY_GOTO(prepare_plan(out->denoise, out->precision, options->disable, api, &out->expanded, err));

@@ -91,9 +91,19 @@ static void close_inspection(inspection *i)
 
 static void add_problem(inspection *i, pi0_error *problem, bool *failed)
 {
-    char *text = pi0_sprintf("%s%s%s%s", problem->what, *problem->where ? " (" : "", problem->where, *problem->where ? ")" : "");
-    *failed |= !text || json_array_append_new(i->problems, json_string(text)) != 0;
-    pi0_free(text);
+    pi0_text text = {0};
+    pi0_text_add(&text, "%s", problem->what);
+    if (*problem->where)
+        pi0_text_add(&text, " (%s)", problem->where);
+    if (*problem->hint)
+        pi0_text_add(&text, "; %s", problem->hint);
+    for (const char *item = problem->list; item && *item;) {
+        const size_t length = strcspn(item, "\n");
+        pi0_text_add(&text, "%s %.*s", item == problem->list ? ":" : ",", (int)length, item);
+        item += length + (item[length] == '\n');
+    }
+    *failed |= text.failed || json_array_append_new(i->problems, json_string(text.data)) != 0;
+    pi0_text_release(&text);
     pi0_error_clear(problem);
 }
 
@@ -142,7 +152,6 @@ static pi0_status open_inspection(const char *path, const pi0_options *options, 
     if (!(i->problems = json_array()))
         return pi0_fail_memory(err, 0, "an inspection");
     PI0_TRY_GOTO(pi0_checkpoint_open(path, options, &i->log, &i->checkpoint, err));
-    PI0_TRY_GOTO(pi0_recipe_load(i->checkpoint, options, &i->log, i->problems, &i->recipe, err));
     return PI0_OK;
 fail:
     close_inspection(i);
@@ -172,16 +181,21 @@ pi0_status pi0_inspect(const char *path, const pi0_options *options, char **json
     inspection i;
     PI0_TRY(open_inspection(path, options, &i, err));
     bool failed = false;
+    pi0_error problem = {0};
+    if (pi0_recipe_load(i.checkpoint, options, &i.log, i.problems, &i.recipe, &problem) != PI0_OK)
+        add_problem(&i, &problem, &failed);
     json_t *out = pi0_checkpoint_describe(i.checkpoint, true);
     failed |= !out;
     pi0_status status = PI0_OK;
     if (!failed) {
         pi0_json_put(out, "parameters", json_integer((json_int_t)pi0_arch_parameters(&i.checkpoint->arch, false)), &failed);
         pi0_json_put(out, "parameters_needed", json_integer((json_int_t)pi0_arch_parameters(&i.checkpoint->arch, true)), &failed);
-        merge_recipe(&i, out, &failed);
-        describe_tokenizer(&i, options, out, &failed);
         pi0_json_put(out, "passes", passes_json(options->disable, &failed), &failed);
-        status = describe_computation(&i, options, out, &failed, err);
+        if (i.recipe) {
+            merge_recipe(&i, out, &failed);
+            describe_tokenizer(&i, options, out, &failed);
+            status = describe_computation(&i, options, out, &failed, err);
+        }
         failed |= json_object_set(out, "problems", i.problems) != 0;
     }
     if (status == PI0_OK)
@@ -198,9 +212,13 @@ pi0_status pi0_recipe_text(const char *path, const pi0_options *options, char **
     pi0_options defaults;
     pi0_options_init(&defaults);
     inspection i;
-    PI0_TRY(open_inspection(path, options ? options : &defaults, &i, err));
-    json_t *recipe = pi0_recipe_to_json(i.recipe);
-    pi0_status status = dump(recipe, !recipe, json, err);
+    options = options ? options : &defaults;
+    PI0_TRY(open_inspection(path, options, &i, err));
+    pi0_status status = pi0_recipe_load(i.checkpoint, options, &i.log, i.problems, &i.recipe, err);
+    if (status == PI0_OK) {
+        json_t *recipe = pi0_recipe_to_json(i.recipe);
+        status = dump(recipe, !recipe, json, err);
+    }
     close_inspection(&i);
     return status;
 }
@@ -215,8 +233,10 @@ pi0_status pi0_find_tokenizer(const char *path, const pi0_options *options, char
     options = options ? options : &defaults;
     inspection i;
     PI0_TRY(open_inspection(path, options, &i, err));
-    const bool spm = !strcmp(pi0_recipe_get_facts(i.recipe)->tokenizer_rules, "spm");
-    *rules_out = spm ? "spm" : "hf"; /* static text: the recipe is closed below */
+    /* A recipe may say otherwise, but text can be tokenised without knowing the robot. */
+    const bool known = pi0_recipe_load(i.checkpoint, options, &i.log, i.problems, &i.recipe, NULL) == PI0_OK;
+    const bool spm = known ? !strcmp(pi0_recipe_get_facts(i.recipe)->tokenizer_rules, "spm") : i.checkpoint->layout == PI0_LAYOUT_OPENPI;
+    *rules_out = spm ? "spm" : "hf";
     pi0_status status = pi0_tokenizer_locate(i.checkpoint->dir, options, path_out, err);
     close_inspection(&i);
     return status;

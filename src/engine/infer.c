@@ -160,11 +160,29 @@ static pi0_status check_cache(batch *b, int layer, bool *finite, pi0_error *err)
     return PI0_OK;
 }
 
+static pi0_status check_vision(batch *b, pi0_error *err)
+{
+    pi0_model *model = b->model;
+    const size_t count = (size_t)model->arch.vision.tokens * (size_t)model->arch.prefix.width, bytes = count * sizeof(float);
+    for (int lane = 0; lane < b->lanes; lane++)
+        for (int i = 0; i < b->cameras[lane]; i++) {
+            const int slot = b->order[lane][i], picture = model->params.span[PI0_ROWS_CAMERA][lane].first + i;
+            PI0_TRY(model->api->read(model->device, &model->vision, (size_t)picture * bytes, model->host_rows, bytes, err));
+            if (b->sessions[lane]->has_image[slot] && !all_finite(model->host_rows, count)) {
+                pi0_status status = not_finite(err, "vision", -1);
+                pi0_err_where(err, "vision.%s", model->facts.slots[slot]);
+                return status;
+            }
+        }
+    return PI0_OK;
+}
+
 /* Whatever is not finite in an earlier layer reaches the last one, so that alone is looked at unless it is bad. */
 static pi0_status check_context(batch *b, pi0_error *err)
 {
     const int depth = b->model->arch.prefix.depth;
     bool finite = true;
+    PI0_TRY(check_vision(b, err));
     PI0_TRY(check_cache(b, depth - 1, &finite, err));
     for (int layer = 0; layer < depth && !finite; layer++) {
         bool here = true;

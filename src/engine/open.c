@@ -225,8 +225,7 @@ static pi0_status bind_tensors(pi0_model *model, pi0_error *err)
         return pi0_fail_memory(err, sizeof *c, "the bindings of a plan");
     c[io->pictures] = model->pictures;
     c[io->tokens] = model->tokens;
-    if (io->vision >= 0)
-        c[io->vision] = model->vision;
+    c[io->vision] = model->vision;
     for (int layer = 0; layer < model->arch.prefix.depth; layer++) {
         c[io->k[layer]] = d[io->k_in[layer]] = model->k[layer];
         c[io->v[layer]] = d[io->v_in[layer]] = model->v[layer];
@@ -268,7 +267,11 @@ static pi0_status load_recipe(pi0_model *model, const pi0_options *options, pi0_
     json_t *ignored = options->preprocessed ? json_array() : NULL;
     if (options->preprocessed && !ignored)
         return pi0_fail_memory(err, 0, "the recipe");
-    pi0_status status = pi0_recipe_load(model->checkpoint, options, &model->log, ignored, &model->recipe, err);
+    pi0_options chosen = *options;
+    /* openpi's configs of one model type differ in the robot, not in slots, schedule or prompt limit: any of them will do here */
+    if (options->preprocessed && model->checkpoint->layout == PI0_LAYOUT_OPENPI && !options->config && !options->recipe)
+        chosen.config = model->arch.pi05 ? "pi05_droid" : "pi0_droid";
+    pi0_status status = pi0_recipe_load(model->checkpoint, &chosen, &model->log, ignored, &model->recipe, err);
     json_decref(ignored);
     if (status == PI0_OK)
         model->facts = *pi0_recipe_get_facts(model->recipe);

@@ -169,7 +169,7 @@ static pi0_status wrong_shape(const pi0_array *array, const char *expected, pi0_
     char got[128] = "[";
     for (int i = 0; i < array->rank; i++)
         snprintf(got + strlen(got), sizeof got - strlen(got), "%s%lld", i ? ", " : "", (long long)array->shape[i]);
-    pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "an array has the wrong shape");
+    pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "an array has the wrong shape or type");
     pi0_err_where(err, "%s", array->name);
     pi0_err_expected(err, "%s", expected);
     pi0_err_got(err, "%s %s]", pi0_dtype_name(array->dtype), got);
@@ -262,6 +262,23 @@ static pi0_status unknown_array(const pi0_session *session, const char *name, bo
     return status;
 }
 
+/* -3 is what LeRobot 0.4 padded with; what lies outside is a picture in other units. */
+static pi0_status check_pixels(const char *name, const float *pixels, size_t count, pi0_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (isfinite(pixels[i]) && pixels[i] >= -3.001f && pixels[i] <= 1.001f)
+            continue;
+        pi0_status status = isfinite(pixels[i]) ? pi0_fail(err, PI0_ERR_ARGUMENT, "a preprocessed picture is out of range")
+                                                : pi0_fail(err, PI0_ERR_NONFINITE, "a picture holds a value that is not finite");
+        pi0_err_where(err, "%s, element %zu", name, i);
+        pi0_err_expected(err, "values in [-1, 1]; -3 in LeRobot 0.4's borders");
+        pi0_err_got(err, "%g", (double)pixels[i]);
+        pi0_err_hint(err, "a raw picture (0 .. 255) belongs into --image or --obs");
+        return status;
+    }
+    return PI0_OK;
+}
+
 static pi0_status set_picture_input(pi0_session *session, const pi0_array *input, pi0_error *err)
 {
     const int slot = slot_by_name(session, input->name + 6);
@@ -272,14 +289,11 @@ static pi0_status set_picture_input(pi0_session *session, const pi0_array *input
     const int lead = input->rank == 4 && input->shape[0] == 1;
     if (input->rank - lead != 3 || input->shape[lead] != side || input->shape[lead + 1] != side || input->shape[lead + 2] != 3)
         return wrong_shape(input, "[S, S, 3] in [-1, 1]", err);
+    if (input->dtype != PI0_F32 && input->dtype != PI0_F64 && input->dtype != PI0_F16)
+        return wrong_shape(input, "floats: the picture as it enters the vision tower, in [-1, 1]", err);
     session->has_image[slot] = false;
     PI0_TRY(pi0_array_to_f32(input, session->pixels[slot], count, err));
-    for (size_t i = 0; i < count; i++)
-        if (!isfinite(session->pixels[slot][i])) {
-            pi0_status status = pi0_fail(err, PI0_ERR_NONFINITE, "a picture holds a value that is not finite");
-            pi0_err_where(err, "%s, element %zu", input->name, i);
-            return status;
-        }
+    PI0_TRY(check_pixels(input->name, session->pixels[slot], count, err));
     session->has_image[slot] = true;
     return PI0_OK;
 }
@@ -287,8 +301,9 @@ static pi0_status set_picture_input(pi0_session *session, const pi0_array *input
 static pi0_status set_tokens_input(pi0_session *session, const pi0_array *input, pi0_error *err)
 {
     size_t count;
-    if (!is_vector(input, &count))
-        return wrong_shape(input, "[n] token ids", err);
+    const bool integers = input->dtype == PI0_I64 || input->dtype == PI0_I32 || input->dtype == PI0_U32 || input->dtype == PI0_U64;
+    if (!is_vector(input, &count) || !integers)
+        return wrong_shape(input, "[n] token ids, integers", err);
     if (count < 1 || count > (size_t)session->model->sizes.max_tokens) {
         pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "the prompt has too many or too few tokens");
         pi0_err_where(err, "tokens");
@@ -339,8 +354,26 @@ pi0_status pi0_set_input(pi0_session *session, const pi0_array *input, pi0_error
     return unknown_array(session, input->name, true, err);
 }
 
+/* A camera may be named by its key, its short key or its slot; two names for one camera would make the order of arrays matter. */
+static pi0_status set_camera_array(pi0_session *session, const pi0_array *array, bool given[PI0_MAX_CAMERAS], pi0_error *err)
+{
+    int slot;
+    if (pi0_recipe_camera(session->model->recipe, array->name, &slot, NULL) != PI0_OK)
+        return unknown_array(session, array->name, false, err);
+    if (slot >= 0 && given[slot]) {
+        pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "the observation holds one camera under two names");
+        pi0_err_where(err, "%s", array->name);
+        pi0_err_expected(err, "one picture for slot %s", session->model->facts.slots[slot]);
+        return status;
+    }
+    if (slot >= 0)
+        given[slot] = true;
+    return pi0_set_image(session, array->name, array, err);
+}
+
 pi0_status pi0_set_observation(pi0_session *session, const pi0_arrays *arrays, int preprocessed, pi0_error *err)
 {
+    bool given[PI0_MAX_CAMERAS] = {false};
     clear_observation(session);
     session->preprocessed = preprocessed != 0;
     for (size_t i = 0; i < pi0_arrays_count(arrays); i++) {
@@ -355,12 +388,8 @@ pi0_status pi0_set_observation(pi0_session *session, const pi0_arrays *arrays, i
             PI0_TRY(set_prompt_array(session, array, err));
         else if (!strcmp(array->name, "noise"))
             PI0_TRY(set_noise_array(session, array, err));
-        else {
-            int slot;
-            if (pi0_recipe_camera(session->model->recipe, array->name, &slot, NULL) != PI0_OK)
-                return unknown_array(session, array->name, false, err);
-            PI0_TRY(pi0_set_image(session, array->name, array, err));
-        }
+        else
+            PI0_TRY(set_camera_array(session, array, given, err));
     }
     return PI0_OK;
 }

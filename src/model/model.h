@@ -150,7 +150,7 @@ typedef struct pi0_policy_io {
     /* context plan */
     int pictures;     /* in: CAMERA rows, side*side*3 */
     int tokens;       /* in: TEXT rows, i32 ids */
-    int vision;       /* tap: IMAGE rows, prefix width; -1 unless stages are kept */
+    int vision;       /* out: IMAGE rows, prefix width; looked at for values that are not finite */
     int k[PI0_MAX_LAYERS], v[PI0_MAX_LAYERS]; /* out: PREFIX rows, kv_heads*head_dim */
     /* denoise plan */
     int state;        /* in, pi0: LANE rows, action_dim; -1 for pi05 */
@@ -160,8 +160,8 @@ typedef struct pi0_policy_io {
     int k_in[PI0_MAX_LAYERS], v_in[PI0_MAX_LAYERS]; /* in: PREFIX rows, bound to k, v of context */
 } pi0_policy_io;
 
-/* Builds both plans; every weight is declared by canonical name. keep_stages adds the taps. */
-pi0_status pi0_policy_emit(const pi0_arch *arch, const pi0_policy_sizes *sizes, double min_period, double max_period, bool keep_stages,
+/* Builds both plans; every weight is declared by canonical name. */
+pi0_status pi0_policy_emit(const pi0_arch *arch, const pi0_policy_sizes *sizes, double min_period, double max_period,
                            pi0_plan **context, pi0_plan **denoise, pi0_policy_io *io, pi0_error *err);
 
 #endif

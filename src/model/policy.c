@@ -22,21 +22,20 @@ static void fill_max_rows(const pi0_arch *arch, const pi0_policy_sizes *s, int m
     max_rows[PI0_ROWS_TIME] = 1;
 }
 
-static void emit_context(pi0_plan *plan, const pi0_arch *arch, const pi0_policy_sizes *sizes, bool keep_stages, pi0_policy_io *io)
+static void emit_context(pi0_plan *plan, const pi0_arch *arch, const pi0_policy_sizes *sizes, pi0_policy_io *io)
 {
     const int side = arch->vision.side, lane_prefix = sizes->cameras * arch->vision.tokens + sizes->max_tokens;
     io->pictures = pi0_plan_input(plan, "pictures", PI0_F32, PI0_ROWS_CAMERA, side * side * 3);
     io->tokens = pi0_plan_input(plan, "tokens", PI0_I32, PI0_ROWS_TEXT, 1);
 
-    int images = pi0_emit_vision(plan, arch, io->pictures); /* [IMAGE, width] */
-    io->vision = keep_stages ? images : -1;
+    io->vision = pi0_emit_vision(plan, arch, io->pictures); /* [IMAGE, width] */
     pi0_plan_output(plan, io->vision, "vision");
 
     pi0_plan_part(plan, "prefix", -1);
     const char *table_name = arch->untied ? LANGUAGE "embed_tokens.weight" : LM_HEAD;
     int table = pi0_plan_weight(plan, PI0_FORM_TENSOR, PI0_USE_TABLE, table_name, arch->vocab, arch->prefix.width);
     int text = pi0_plan_embed(plan, io->tokens, table, sqrtf((float)arch->prefix.width)); /* [TEXT, width]; pictures are not scaled */
-    int x = pi0_plan_concat_rows(plan, images, text, PI0_ROWS_PREFIX);
+    int x = pi0_plan_concat_rows(plan, io->vision, text, PI0_ROWS_PREFIX);
     const pi0_gemma_tower tower = {
         .prefix = LANGUAGE,
         .part = "prefix",
@@ -121,7 +120,7 @@ static void emit_denoise(pi0_plan *plan, const pi0_arch *arch, const pi0_policy_
     pi0_plan_output(plan, io->x_next, "x");
 }
 
-pi0_status pi0_policy_emit(const pi0_arch *arch, const pi0_policy_sizes *sizes, double min_period, double max_period, bool keep_stages,
+pi0_status pi0_policy_emit(const pi0_arch *arch, const pi0_policy_sizes *sizes, double min_period, double max_period,
                            pi0_plan **context, pi0_plan **denoise, pi0_policy_io *io, pi0_error *err)
 {
     int max_rows[PI0_ROWS_COUNT];
@@ -129,7 +128,7 @@ pi0_status pi0_policy_emit(const pi0_arch *arch, const pi0_policy_sizes *sizes, 
     *context = *denoise = NULL;
     pi0_status status;
     PI0_TRY_GOTO(pi0_plan_create("context", max_rows, arch->vision.tokens, context, err));
-    emit_context(*context, arch, sizes, keep_stages, io);
+    emit_context(*context, arch, sizes, io);
     PI0_TRY_GOTO(pi0_plan_finish(*context));
     PI0_TRY_GOTO(pi0_plan_create("denoise", max_rows, arch->vision.tokens, denoise, err));
     emit_denoise(*denoise, arch, sizes, min_period, max_period, io);
