@@ -34,28 +34,28 @@ extern "C" {
 
 typedef enum pi0_status {
     PI0_OK = 0,
-    PI0_ERR_ARGUMENT = -1,  /* the caller's argument: wrong name, shape, range, or missing input */
-    PI0_ERR_IO = -2,        /* the operating system refused: open, read, write, map */
-    PI0_ERR_FORMAT = -3,    /* a file is not what it claims to be, or breaks its format's rules */
-    PI0_ERR_MODEL = -4,     /* the files are well formed, but no model can be made of them as they are */
-    PI0_ERR_MEMORY = -5,    /* an allocation failed, or a memory limit would be passed */
-    PI0_ERR_DEVICE = -6,    /* the device, or its driver, is absent or refuses */
+    PI0_ERR_ARGUMENT = -1,    /* the caller's argument: wrong name, shape, range, or missing input */
+    PI0_ERR_IO = -2,          /* the operating system refused: open, read, write, map */
+    PI0_ERR_FORMAT = -3,      /* a file is not what it claims to be, or breaks its format's rules */
+    PI0_ERR_MODEL = -4,       /* the files are well formed, but no model can be made of them as they are */
+    PI0_ERR_MEMORY = -5,      /* an allocation failed, or a memory limit would be passed */
+    PI0_ERR_DEVICE = -6,      /* the device, or its driver, is absent or refuses */
     PI0_ERR_UNSUPPORTED = -7, /* understood, and deliberately not done by this version */
-    PI0_ERR_NONFINITE = -8, /* a NaN or infinity in an input, a stage or an action */
-    PI0_ERR_CANCELLED = -9, /* a progress callback asked to stop */
-    PI0_ERR_INTERNAL = -10  /* a bug in this library */
+    PI0_ERR_NONFINITE = -8,   /* a NaN or infinity in an input, a stage or an action */
+    PI0_ERR_CANCELLED = -9,   /* a progress callback asked to stop */
+    PI0_ERR_INTERNAL = -10    /* a bug in this library */
 } pi0_status;
 
 /* What went wrong. Fields that do not apply are empty strings. `list` holds one item a line (all missing tensors, say), or NULL.
  * Zero-initialise before first use; pi0_error_clear frees `list` and empties the rest. */
 typedef struct pi0_error {
     pi0_status status;
-    char what[512];      /* one sentence */
-    char where[512];     /* file, key, tensor, option, stage */
+    char what[512];  /* one sentence */
+    char where[512]; /* file, key, tensor, option, stage */
     char expected[512];
     char got[512];
-    char hint[512];      /* what to try */
-    char *list;          /* heap text owned by the error, or NULL */
+    char hint[512]; /* what to try */
+    char *list;     /* heap text owned by the error, or NULL */
 } pi0_error;
 
 PI0_API const char *pi0_version(void);
@@ -65,13 +65,23 @@ PI0_API void pi0_error_clear(pi0_error *err);
 /* ------------------------------------------------------------------ named arrays: .npy, .npz, pictures */
 
 typedef enum pi0_dtype {
-    PI0_F32 = 1, PI0_F64, PI0_F16, PI0_BF16,
-    PI0_U8, PI0_I8, PI0_I16, PI0_U16, PI0_I32, PI0_U32, PI0_I64, PI0_U64,
+    PI0_F32 = 1,
+    PI0_F64,
+    PI0_F16,
+    PI0_BF16,
+    PI0_U8,
+    PI0_I8,
+    PI0_I16,
+    PI0_U16,
+    PI0_I32,
+    PI0_U32,
+    PI0_I64,
+    PI0_U64,
     PI0_BOOL,
     PI0_TEXT /* one UTF-8 string; data is NUL-terminated, bytes excludes the NUL */
 } pi0_dtype;
 
-PI0_API size_t pi0_dtype_size(pi0_dtype dtype); /* bytes of one element; 1 for PI0_TEXT, 0 for an unknown value */
+PI0_API size_t pi0_dtype_size(pi0_dtype dtype);      /* bytes of one element; 1 for PI0_TEXT, 0 for an unknown value */
 PI0_API const char *pi0_dtype_name(pi0_dtype dtype); /* "f32", ... */
 
 #define PI0_MAX_RANK 8
@@ -125,30 +135,32 @@ typedef int (*pi0_progress_fn)(void *user, const char *stage, uint64_t done, uin
 
 typedef struct pi0_options {
     /* recipe (docs/recipe.md); NULL = decide from the checkpoint's own files */
-    const char *config;         /* an openpi config name: "pi0_aloha_sim", "pi05_libero", ... */
-    const char *recipe;         /* a recipe JSON file: the whole of it */
-    const char *const *set;     /* n_set strings "KEY=VALUE", one recipe field each */
+    const char *config;     /* an openpi config name: "pi0_aloha_sim", "pi05_libero", ... */
+    const char *recipe;     /* a recipe JSON file: the whole of it */
+    const char *const *set; /* n_set strings "KEY=VALUE", one recipe field each */
     size_t n_set;
-    const char *tokenizer;      /* tokenizer.json or SentencePiece tokenizer.model */
-    const char *norm_stats;     /* norm_stats.json, stats.json or statistics safetensors */
-    const char *asset_id;       /* which folder below assets/ */
-    int no_norm;                /* 1: identity normalisation, on purpose */
+    const char *tokenizer;  /* tokenizer.json or SentencePiece tokenizer.model */
+    const char *norm_stats; /* norm_stats.json, stats.json or statistics safetensors */
+    const char *asset_id;   /* which folder below assets/ */
+    int no_norm;            /* 1: identity normalisation, on purpose */
     /* where MODEL names and tokenizers may be found in caches; NULL = not searched. The app passes the environment's. */
-    const char *hf_home;        /* ~/.cache/huggingface */
-    const char *openpi_home;    /* ~/.cache/openpi */
+    const char *hf_home;     /* ~/.cache/huggingface */
+    const char *openpi_home; /* ~/.cache/openpi */
     /* computing */
-    const char *device;         /* "cpu" */
-    const char *precision;      /* "auto", "f32", "bf16" */
-    int threads;                /* 0 = physical cores */
-    const char *isa;            /* highest instruction set to use, NULL = best: "ref", "avx2" */
-    const char *disable;        /* passes to switch off, comma separated (docs/numerics.md lists them) */
-    uint64_t memory_limit;      /* bytes; 0 = none. pi0_open fails with the numbers when the plan needs more */
-    int max_batch;              /* lanes allocated, 1 .. 16; 0 = 1 */
-    int horizon;                /* rows of the action chunk; 0 = the recipe's */
-    int stages;                 /* 1: keep every stage of an inference for pi0_stage */
-    int preprocessed;           /* 1: only pi0_set_input will be used: needs no tokenizer, no statistics and no config, gives raw actions only */
-    pi0_log_fn log; void *log_user;
-    pi0_progress_fn progress; void *progress_user;
+    const char *device;    /* "cpu" */
+    const char *precision; /* "auto", "f32", "bf16" */
+    int threads;           /* 0 = physical cores */
+    const char *isa;       /* highest instruction set to use, NULL = best: "ref", "avx2" */
+    const char *disable;   /* passes to switch off, comma separated (docs/numerics.md lists them) */
+    uint64_t memory_limit; /* bytes; 0 = none. pi0_open fails with the numbers when the plan needs more */
+    int max_batch;         /* lanes allocated, 1 .. 16; 0 = 1 */
+    int horizon;           /* rows of the action chunk; 0 = the recipe's */
+    int stages;            /* 1: keep every stage of an inference for pi0_stage */
+    int preprocessed;      /* 1: only pi0_set_input will be used: needs no tokenizer, no statistics and no config, gives raw actions only */
+    pi0_log_fn log;
+    void *log_user;
+    pi0_progress_fn progress;
+    void *progress_user;
 } pi0_options;
 
 typedef struct pi0_model pi0_model;
@@ -161,22 +173,22 @@ PI0_API pi0_status pi0_open(const char *path, const pi0_options *options, pi0_mo
 PI0_API void pi0_close(pi0_model **model); /* after its sessions; NULL is fine */
 
 typedef struct pi0_info {
-    const char *model;      /* "pi0" or "pi05" */
-    const char *layout;     /* "openpi", "lerobot", "lerobot-0.3" */
-    const char *device;     /* "cpu" */
-    const char *precision;  /* "f32", "bf16" */
-    const char *isa;        /* kernel table in use */
-    int horizon;            /* H: rows of a chunk */
-    int model_action_dim;   /* A: the network's action width (32) */
-    int action_dim;         /* D: the robot's action width */
-    int state_dim;          /* the robot's state width */
-    int steps;              /* flow-matching steps when none is asked for */
-    int max_tokens;         /* prompt limit */
+    const char *model;     /* "pi0" or "pi05" */
+    const char *layout;    /* "openpi", "lerobot", "lerobot-0.3" */
+    const char *device;    /* "cpu" */
+    const char *precision; /* "f32", "bf16" */
+    const char *isa;       /* kernel table in use */
+    int horizon;           /* H: rows of a chunk */
+    int model_action_dim;  /* A: the network's action width (32) */
+    int action_dim;        /* D: the robot's action width */
+    int state_dim;         /* the robot's state width */
+    int steps;             /* flow-matching steps when none is asked for */
+    int max_tokens;        /* prompt limit */
     int max_batch;
     int threads;
-    int n_slots;            /* camera slots of the model, in model order */
-    const char *slots[4];   /* their names */
-    const char *keys[4];    /* the robot's own key of each slot, as the recipe gives it */
+    int n_slots;          /* camera slots of the model, in model order */
+    const char *slots[4]; /* their names */
+    const char *keys[4];  /* the robot's own key of each slot, as the recipe gives it */
 } pi0_info;
 
 PI0_API const pi0_info *pi0_model_info(const pi0_model *model);
@@ -268,25 +280,27 @@ PI0_API pi0_status pi0_tokenizer_decode(const pi0_tokenizer *tokenizer, const in
 /* A prompt as the model at `path` would be given it: cleaned, framed, with the state in it where the recipe says so (state: raw, or
  * NULL with count 0 where the recipe needs none), cut at its limit. *ids and *framed are malloc'ed (pi0_text_free on framed, free ids with
  * pi0_ids_free); framed is the text before tokenizing. */
-PI0_API pi0_status pi0_prompt_tokens(const char *path, const pi0_options *options, const char *prompt, const double *state, size_t state_count,
-                                     int64_t **ids, size_t *count, char **framed, pi0_error *err);
+PI0_API pi0_status pi0_prompt_tokens(const char *path, const pi0_options *options, const char *prompt, const double *state,
+                                     size_t state_count, int64_t **ids, size_t *count, char **framed, pi0_error *err);
 PI0_API void pi0_ids_free(int64_t **ids);
 
 /* The tokenizer file that a model would use. path_out is malloc'ed (pi0_text_free). *rules_out: "hf" or "spm". */
-PI0_API pi0_status pi0_find_tokenizer(const char *path, const pi0_options *options, char **path_out, const char **rules_out, pi0_error *err);
+PI0_API pi0_status pi0_find_tokenizer(const char *path, const pi0_options *options, char **path_out, const char **rules_out,
+                                      pi0_error *err);
 
 /* ------------------------------------------------------------------ synthetic checkpoints */
 
 typedef struct pi0_synth_options {
-    const char *model;   /* "pi0", "pi05" */
-    const char *layout;  /* "openpi", "lerobot", "lerobot-0.3" */
-    const char *size;    /* "tiny", "small", "base" (the published sizes) */
-    const char *config;  /* openpi config name whose robot is imitated; NULL = the layout's default */
-    const char *dtype;   /* "f32", "bf16" */
+    const char *model;  /* "pi0", "pi05" */
+    const char *layout; /* "openpi", "lerobot", "lerobot-0.3" */
+    const char *size;   /* "tiny", "small", "base" (the published sizes) */
+    const char *config; /* openpi config name whose robot is imitated; NULL = the layout's default */
+    const char *dtype;  /* "f32", "bf16" */
     uint64_t seed;
     int cameras, state_dim, action_dim, horizon; /* 0 = default */
-    int shards;          /* 0 or 1 = one file */
-    pi0_progress_fn progress; void *progress_user;
+    int shards;                                  /* 0 or 1 = one file */
+    pi0_progress_fn progress;
+    void *progress_user;
 } pi0_synth_options;
 
 PI0_API void pi0_synth_options_init(pi0_synth_options *options);

@@ -82,7 +82,8 @@ void pi0_test_golden_inputs(pi0_session *session, const pi0_arrays *arrays)
     pi0_error err = {0};
     for (size_t i = 0; i < pi0_arrays_count(arrays); i++) {
         pi0_array input = *pi0_arrays_at(arrays, i);
-        const bool recorded = !strncmp(input.name, "ref/image.", 10) || !strcmp(input.name, "ref/tokens") || !strcmp(input.name, "ref/state");
+        const bool recorded =
+            !strncmp(input.name, "ref/image.", 10) || !strcmp(input.name, "ref/tokens") || !strcmp(input.name, "ref/state");
         if (!recorded && strcmp(input.name, "noise") != 0)
             continue;
         if (recorded)

@@ -10,7 +10,7 @@ typedef struct pi0_golden_case {
     const char *name, *checkpoint;
     const char *config; /* openpi config, or NULL */
     int steps;
-    const char *set[2];  /* recipe fields that the files leave open, or NULL */
+    const char *set[2]; /* recipe fields that the files leave open, or NULL */
 } pi0_golden_case;
 
 extern const pi0_golden_case pi0_golden_cases[]; /* ends with name == NULL */

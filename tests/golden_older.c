@@ -1,21 +1,21 @@
-/* The tiny checkpoints of LeRobot's older layouts: the weights of a shared one, under older names where that is what changed, with the small
- * files that LeRobot's own classes of that version wrote (tests/data/goldens/<checkpoint>/, tools/make_lerobot_goldens.py). */
+/* The tiny checkpoints of LeRobot's older layouts: the weights of a shared one, under older names where that is what changed, with the
+ * small files that LeRobot's own classes of that version wrote (tests/data/goldens/<checkpoint>/, tools/make_lerobot_goldens.py). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "golden_checkpoints.h"
 #include "golden_cases.h"
+#include "golden_checkpoints.h"
 #include "io/io.h"
 #include "support.h"
 
 typedef struct older_checkpoint {
     const char *name, *weights_of;
-    bool old_names;          /* LeRobot <= 0.3: older names, statistics inside the weights */
+    bool old_names; /* LeRobot <= 0.3: older names, statistics inside the weights */
     const char *statistics[2];
-    const char *files[6];    /* NULL-terminated */
+    const char *files[6]; /* NULL-terminated */
 } older_checkpoint;
 
 static const older_checkpoint older[] = {

@@ -151,7 +151,8 @@ static void rows_of_lanes_are_joined_and_taken(void **state)
     const float *out = rig_run(&r, pi0_plan_concat_rows(r.plan, images, words, PI0_ROWS_PREFIX));
     static const int from_image[] = {0, 1, 2, -1, -1, 3, 4, 5, 6, 7, 8, -1}, from_text[] = {-1, -1, -1, 0, 1, -1, -1, -1, -1, -1, -1, 2};
     for (int row = 0; row < 12; row++)
-        assert_memory_equal(out + row * WIDTH, from_image[row] >= 0 ? rows_of(&r, images, from_image[row]) : rows_of(&r, words, from_text[row]),
+        assert_memory_equal(out + row * WIDTH,
+                            from_image[row] >= 0 ? rows_of(&r, images, from_image[row]) : rows_of(&r, words, from_text[row]),
                             WIDTH * sizeof(float));
     rig_close(&r);
 
@@ -217,7 +218,8 @@ static void rope_turns_by_the_rows_position(void **state)
             const int head = c / WIDTH, i = c % WIDTH % (WIDTH / 2);
             const double angle = (9 + row % 4) * pow(10000, -2.0 * i / WIDTH);
             const double a = (double)rows_of(&r, x, row)[head * WIDTH + i], b = (double)rows_of(&r, x, row)[head * WIDTH + i + WIDTH / 2];
-            assert_near(out[row * 2 * WIDTH + c], c % WIDTH < WIDTH / 2 ? a * cos(angle) - b * sin(angle) : b * cos(angle) + a * sin(angle));
+            assert_near(out[row * 2 * WIDTH + c],
+                        c % WIDTH < WIDTH / 2 ? a * cos(angle) - b * sin(angle) : b * cos(angle) + a * sin(angle));
         }
     rig_close(&r);
 }

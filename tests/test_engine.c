@@ -1,5 +1,5 @@
 /* Inference through the public API: determinism, lanes, passes, sessions, errors.
- * ctest: label=threads timeout=240 */
+ * ctest: label=threads timeout=600 */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "golden_cases.h"
 #include "support.h"
 
-static const pi0_golden_case pi0_case = {"openpi_pi0_droid", "openpi_pi0_Q", "pi0_droid", 10, {NULL}};      /* H = 10, two of three cameras */
+static const pi0_golden_case pi0_case = {"openpi_pi0_droid", "openpi_pi0_Q", "pi0_droid", 10, {NULL}}; /* H = 10, two of three cameras */
 static const pi0_golden_case pi05_case = {"openpi_pi05_libero", "openpi_pi05_Q", "pi05_libero", 10, {NULL}}; /* H = 10 */
 enum { H = 10, A = 32, S = 224 };
 
@@ -30,7 +30,8 @@ static float stirred(uint64_t seed, uint64_t i)
     return (float)(stir(seed, i) >> 40) * (1.0f / 8388608.0f) - 1.0f;
 }
 
-static void set_array(pi0_session *session, const char *name, pi0_dtype dtype, const void *data, size_t bytes, int rank, const int64_t *shape)
+static void set_array(pi0_session *session, const char *name, pi0_dtype dtype, const void *data, size_t bytes, int rank,
+                      const int64_t *shape)
 {
     pi0_error err = {0};
     pi0_array array = {.name = name, .dtype = dtype, .rank = rank, .data = data, .bytes = bytes};
@@ -509,8 +510,8 @@ static void C9_non_finite_input_is_refused_by_name(void **state)
     float *pixels = calloc(S * S * 3, sizeof *pixels);
     assert_non_null(pixels);
     pixels[12345] = INFINITY;
-    pi0_array picture = {.name = "image.base_0_rgb", .dtype = PI0_F32, .rank = 3, .shape = {S, S, 3}, .data = pixels,
-                         .bytes = S * S * 3 * sizeof *pixels};
+    pi0_array picture = {
+        .name = "image.base_0_rgb", .dtype = PI0_F32, .rank = 3, .shape = {S, S, 3}, .data = pixels, .bytes = S * S * 3 * sizeof *pixels};
     assert_int_equal(pi0_set_input(session, &picture, &err), PI0_ERR_NONFINITE);
     pi0_test_assert_error(&err, PI0_ERR_NONFINITE, "image.base_0_rgb", NULL);
     float values[A] = {[3] = NAN};

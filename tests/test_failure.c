@@ -1,6 +1,6 @@
 /* Allocation failure at every allocation of open, observation and inference: each is an error, nothing leaks (the sanitizer run proves the
  * latter), and the same calls work afterwards.
- * ctest: timeout=300 */
+ * ctest: timeout=900 */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -63,7 +63,8 @@ static void sweep(const char *name, const char *config)
     PI0_ASSERT_OK(whole_path(path, config, &picture, &err), &err);
     const long total = pi0_test_allocation_count();
     assert_true(total > 100);
-    /* Every allocation of the last stretch, where plans, device and session live; every seventh of the thousands that readers make alike. */
+    /* Every allocation of the last stretch, where plans, device and session live; every seventh of the thousands that readers make alike.
+     */
     const long dense = total > 3000 ? total - 3000 : 0;
     long failures = 0, wrong = 0;
     for (long n = 1; n <= total; n += n >= dense || n < 200 ? 1 : 7) {

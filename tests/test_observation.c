@@ -1,5 +1,5 @@
 /* Raw observations through the public API, on synthetic checkpoints that carry their own tokenizer.
- * ctest: timeout=240 */
+ * ctest: timeout=300 */
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -111,10 +111,19 @@ static void D5_D10_one_prompt_however_it_is_packed(void **state)
         pi0_arrays *set = NULL;
         char file[1100];
         const pi0_array list[] = {
-            {.name = pi0_model_info(model)->keys[0], .dtype = PI0_U8, .rank = 3, .shape = {20, 30, 3}, .data = pixels, .bytes = sizeof pixels},
+            {.name = pi0_model_info(model)->keys[0],
+             .dtype = PI0_U8,
+             .rank = 3,
+             .shape = {20, 30, 3},
+             .data = pixels,
+             .bytes = sizeof pixels},
             {.name = "state", .dtype = PI0_F64, .rank = 1, .shape = {STATE}, .data = resting, .bytes = sizeof resting},
-            {.name = "prompt", .dtype = forms[i].dtype, .rank = forms[i].dtype == PI0_TEXT ? 0 : forms[i].rank, .shape = {forms[i].shape},
-             .data = text, .bytes = sizeof text - 1},
+            {.name = "prompt",
+             .dtype = forms[i].dtype,
+             .rank = forms[i].dtype == PI0_TEXT ? 0 : forms[i].rank,
+             .shape = {forms[i].shape},
+             .data = text,
+             .bytes = sizeof text - 1},
             {.name = "ref/ignored", .dtype = PI0_F64, .rank = 1, .shape = {STATE}, .data = resting, .bytes = sizeof resting},
         };
         snprintf(file, sizeof file, "%s", pi0_test_path(dir, "observation.npz"));

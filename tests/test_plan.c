@@ -5,7 +5,7 @@
 #include "support.h"
 
 static const int rows[PI0_ROWS_COUNT] = {
-    [PI0_ROWS_CAMERA] = 2, [PI0_ROWS_IMAGE] = 8,   [PI0_ROWS_TEXT] = 5,   [PI0_ROWS_PREFIX] = 13,
+    [PI0_ROWS_CAMERA] = 2, [PI0_ROWS_IMAGE] = 8,   [PI0_ROWS_TEXT] = 5,    [PI0_ROWS_PREFIX] = 13,
     [PI0_ROWS_STATE] = 1,  [PI0_ROWS_ACTION] = 10, [PI0_ROWS_SUFFIX] = 11, [PI0_ROWS_TIME] = 1,
 };
 
@@ -232,7 +232,8 @@ static void planner_never_overlaps_live_values(void **state)
 {
     (void)state;
     pi0_error err = {0};
-    static const char *const disabled[] = {NULL, "last-layer-kv", "last-layer-kv,flash-attention", "last-layer-kv,flash-attention,rope-table"};
+    static const char *const disabled[] = {NULL, "last-layer-kv", "last-layer-kv,flash-attention",
+                                           "last-layer-kv,flash-attention,rope-table"};
     for (size_t i = 0; i < sizeof disabled / sizeof *disabled; i++) {
         pi0_plan *plan = layer_plan(&err);
         assert_int_equal(pi0_passes_run(plan, disabled[i], &err), PI0_OK);
@@ -275,16 +276,11 @@ static void planner_on_random_plans(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(builder_refuses_shapes_that_do_not_fit),
-        cmocka_unit_test(verify_finds_what_a_pass_broke),
-        cmocka_unit_test(unknown_pass_is_an_error_that_lists_all),
-        cmocka_unit_test(drop_masked_removes_masks_and_keeps_live_rows_only),
-        cmocka_unit_test(last_layer_kv_leaves_keys_and_values_only),
-        cmocka_unit_test(a_tap_survives_every_pass),
-        cmocka_unit_test(fused_ops_expand_to_what_they_were),
-        cmocka_unit_test(quantise_touches_matrices_only),
-        cmocka_unit_test(planner_never_overlaps_live_values),
-        cmocka_unit_test(planner_on_random_plans),
+        cmocka_unit_test(builder_refuses_shapes_that_do_not_fit),    cmocka_unit_test(verify_finds_what_a_pass_broke),
+        cmocka_unit_test(unknown_pass_is_an_error_that_lists_all),   cmocka_unit_test(drop_masked_removes_masks_and_keeps_live_rows_only),
+        cmocka_unit_test(last_layer_kv_leaves_keys_and_values_only), cmocka_unit_test(a_tap_survives_every_pass),
+        cmocka_unit_test(fused_ops_expand_to_what_they_were),        cmocka_unit_test(quantise_touches_matrices_only),
+        cmocka_unit_test(planner_never_overlaps_live_values),        cmocka_unit_test(planner_on_random_plans),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* ctest: timeout=240 */
+/* ctest: timeout=400 */
 /* Synthetic checkpoints, and the tiny ones of the reference set made again. */
 #include "support.h"
 

@@ -1,4 +1,4 @@
-/* ctest: timeout=300 */
+/* ctest: timeout=400 */
 #include "support.h"
 
 #include <stdio.h>

@@ -10,25 +10,25 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "pi0.h"
 #include "base/limits.h"
+#include "pi0.h"
 
 /* ------------------------------------------------------------------ errors */
 
 /* Propagates a failure to the caller, who receives *err as the callee filled it. */
-#define PI0_TRY(expr)                     \
-    do {                                  \
-        pi0_status try_status_ = (expr);  \
-        if (try_status_ != PI0_OK)        \
-            return try_status_;           \
+#define PI0_TRY(expr)                    \
+    do {                                 \
+        pi0_status try_status_ = (expr); \
+        if (try_status_ != PI0_OK)       \
+            return try_status_;          \
     } while (0)
 
 /* As PI0_TRY, for functions that clean up below `fail:`; needs a local `pi0_status status`. */
-#define PI0_TRY_GOTO(expr)                \
-    do {                                  \
-        status = (expr);                  \
-        if (status != PI0_OK)             \
-            goto fail;                    \
+#define PI0_TRY_GOTO(expr)    \
+    do {                      \
+        status = (expr);      \
+        if (status != PI0_OK) \
+            goto fail;        \
     } while (0)
 
 #define PI0_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
@@ -58,21 +58,44 @@ void pi0_log_warning(const pi0_log *log, const char *text, ...) PI0_PRINTF(2, 3)
 
 /* ------------------------------------------------------------------ checked sizes: false on overflow, *out untouched */
 
-static inline bool pi0_mul(size_t a, size_t b, size_t *out) { size_t r; if (__builtin_mul_overflow(a, b, &r)) return false; *out = r; return true; }
-static inline bool pi0_add(size_t a, size_t b, size_t *out) { size_t r; if (__builtin_add_overflow(a, b, &r)) return false; *out = r; return true; }
+static inline bool pi0_mul(size_t a, size_t b, size_t *out)
+{
+    size_t r;
+    if (__builtin_mul_overflow(a, b, &r))
+        return false;
+    *out = r;
+    return true;
+}
+static inline bool pi0_add(size_t a, size_t b, size_t *out)
+{
+    size_t r;
+    if (__builtin_add_overflow(a, b, &r))
+        return false;
+    *out = r;
+    return true;
+}
 bool pi0_shape_bytes(const int64_t *shape, int rank, size_t element, size_t *bytes); /* also false for a negative extent */
-static inline size_t pi0_round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
-static inline int pi0_min_int(int a, int b) { return a < b ? a : b; }
-static inline int pi0_max_int(int a, int b) { return a > b ? a : b; }
+static inline size_t pi0_round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+static inline int pi0_min_int(int a, int b)
+{
+    return a < b ? a : b;
+}
+static inline int pi0_max_int(int a, int b)
+{
+    return a > b ? a : b;
+}
 
 /* ------------------------------------------------------------------ memory */
 
 #define PI0_ALIGN 64 /* cache line, and the widest vector */
 
-void *pi0_alloc(size_t bytes);                       /* PI0_ALIGN-aligned, zeroed; NULL on failure and for huge sizes; free with pi0_free */
+void *pi0_alloc(size_t bytes); /* PI0_ALIGN-aligned, zeroed; NULL on failure and for huge sizes; free with pi0_free */
 void pi0_free(void *p);
-void *pi0_alloc_array(size_t count, size_t element); /* checked count * element */
-char *pi0_strdup(const char *text);                  /* free with pi0_free */
+void *pi0_alloc_array(size_t count, size_t element);         /* checked count * element */
+char *pi0_strdup(const char *text);                          /* free with pi0_free */
 char *pi0_sprintf(const char *format, ...) PI0_PRINTF(1, 2); /* malloc'ed text or NULL; free with pi0_free */
 
 /* Text that grows. After a failed append `failed` stays set and later appends do nothing; check once at the end. */
@@ -123,7 +146,10 @@ uint64_t pi0_now_ns(void); /* monotonic */
 
 static inline uint16_t pi0_bf16_from_f32(float x)
 {
-    union { float f; uint32_t u; } v = {x};
+    union {
+        float f;
+        uint32_t u;
+    } v = {x};
     if ((v.u & 0x7fffffffu) > 0x7f800000u)
         return (uint16_t)((v.u >> 16) | 0x40u);
     return (uint16_t)((v.u + 0x7fffu + ((v.u >> 16) & 1u)) >> 16);
@@ -131,7 +157,10 @@ static inline uint16_t pi0_bf16_from_f32(float x)
 
 static inline float pi0_f32_from_bf16(uint16_t x)
 {
-    union { uint32_t u; float f; } v = {(uint32_t)x << 16};
+    union {
+        uint32_t u;
+        float f;
+    } v = {(uint32_t)x << 16};
     return v.f;
 }
 
@@ -140,7 +169,7 @@ float pi0_f32_from_f16(uint16_t x);
 
 /* ------------------------------------------------------------------ random: integers only, the same on every machine (docs/numerics.md) */
 
-uint64_t pi0_mix64(uint64_t z);                       /* SplitMix64's finaliser */
+uint64_t pi0_mix64(uint64_t z);                          /* SplitMix64's finaliser */
 uint64_t pi0_random_word(uint64_t seed, uint64_t index); /* the index-th output of SplitMix64 started at seed */
 uint64_t pi0_fnv1a(const char *text);
 

@@ -140,8 +140,8 @@ pi0_status pi0_blueprint_make(const pi0_checkpoint *checkpoint, const pi0_recipe
     PI0_TRY_GOTO(pi0_passes_check(options->disable, err));
     PI0_TRY_GOTO(choose_precision(checkpoint, options->precision, &out->precision, err));
     PI0_TRY_GOTO(choose_sizes(checkpoint, facts, options, &out->sizes, err));
-    PI0_TRY_GOTO(pi0_policy_emit(&out->arch, &out->sizes, facts->min_period, facts->max_period, &out->context,
-                                 &out->denoise, &out->io, err));
+    PI0_TRY_GOTO(
+        pi0_policy_emit(&out->arch, &out->sizes, facts->min_period, facts->max_period, &out->context, &out->denoise, &out->io, err));
     PI0_TRY_GOTO(prepare_plan(out->context, out->precision, options->disable, api, &out->expanded, err));
     PI0_TRY_GOTO(prepare_plan(out->denoise, out->precision, options->disable, api, &out->expanded, err));
     const size_t a = api->workspace(device, out->context), b = api->workspace(device, out->denoise);

@@ -137,8 +137,8 @@ static void describe_tokenizer(inspection *i, const pi0_options *options, json_t
     char *path = NULL;
     pi0_error problem = {0};
     if (pi0_tokenizer_locate(i->checkpoint->dir, options, &path, &problem) == PI0_OK)
-        pi0_json_put(out, "tokenizer",
-                     json_pack("{s:s,s:s}", "path", path, "rules", pi0_recipe_get_facts(i->recipe)->tokenizer_rules), failed);
+        pi0_json_put(out, "tokenizer", json_pack("{s:s,s:s}", "path", path, "rules", pi0_recipe_get_facts(i->recipe)->tokenizer_rules),
+                     failed);
     else
         add_problem(i, &problem, failed);
     pi0_free(path);

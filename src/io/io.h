@@ -20,7 +20,8 @@ pi0_status pi0_json_parse(const char *text, size_t bytes, const char *where, jso
 pi0_status pi0_json_get_object(const json_t *object, const char *key, const char *where, json_t **out, pi0_error *err);
 pi0_status pi0_json_get_array(const json_t *object, const char *key, const char *where, json_t **out, pi0_error *err);
 pi0_status pi0_json_get_string(const json_t *object, const char *key, const char *where, const char **out, pi0_error *err);
-pi0_status pi0_json_get_int(const json_t *object, const char *key, const char *where, int64_t min, int64_t max, int64_t *out, pi0_error *err);
+pi0_status pi0_json_get_int(const json_t *object, const char *key, const char *where, int64_t min, int64_t max, int64_t *out,
+                            pi0_error *err);
 pi0_status pi0_json_get_number(const json_t *object, const char *key, const char *where, double *out, pi0_error *err);
 pi0_status pi0_json_get_bool(const json_t *object, const char *key, const char *where, bool *out, pi0_error *err);
 const char *pi0_json_type_name(const json_t *value); /* "object", "missing" for NULL, ... */
@@ -35,7 +36,7 @@ typedef struct pi0_tensor_view {
     int64_t shape[PI0_MAX_RANK];
     const void *data; /* into the mapping; aligned only as the file aligns it */
     size_t bytes;
-    int shard;        /* which file */
+    int shard; /* which file */
 } pi0_tensor_view;
 
 typedef struct pi0_safetensors pi0_safetensors;
@@ -44,12 +45,13 @@ typedef struct pi0_safetensors pi0_safetensors;
  * Refused: header longer than the file or the cap, duplicate names, unknown dtype, shape * dtype != byte range, ranges that overlap,
  * leave holes, lie outside, or do not cover the data; an index that disagrees with its shards. */
 pi0_status pi0_safetensors_open(const char *path, pi0_safetensors **out, pi0_error *err);
-pi0_status pi0_safetensors_parse(const void *data, size_t bytes, const char *where, pi0_safetensors **out, pi0_error *err); /* data stays the caller's */
+pi0_status pi0_safetensors_parse(const void *data, size_t bytes, const char *where, pi0_safetensors **out,
+                                 pi0_error *err); /* data stays the caller's */
 void pi0_safetensors_close(pi0_safetensors **file);
 size_t pi0_safetensors_count(const pi0_safetensors *file);
-const pi0_tensor_view *pi0_safetensors_at(const pi0_safetensors *file, size_t index); /* in file order */
+const pi0_tensor_view *pi0_safetensors_at(const pi0_safetensors *file, size_t index);       /* in file order */
 const pi0_tensor_view *pi0_safetensors_find(const pi0_safetensors *file, const char *name); /* NULL when absent */
-const char *pi0_safetensors_metadata(const pi0_safetensors *file, const char *key); /* of __metadata__; NULL when absent */
+const char *pi0_safetensors_metadata(const pi0_safetensors *file, const char *key);         /* of __metadata__; NULL when absent */
 size_t pi0_safetensors_shards(const pi0_safetensors *file);
 const char *pi0_safetensors_shard_path(const pi0_safetensors *file, size_t shard);
 uint64_t pi0_safetensors_data_bytes(const pi0_safetensors *file);
@@ -96,7 +98,8 @@ size_t pi0_array_count(const pi0_array *array);
 /* ------------------------------------------------------------------ tokenizer.c (public functions in pi0.h) */
 
 /* For fuzzing and tests: the same as pi0_tokenizer_open on bytes in memory. is_json: tokenizer.json, else a SentencePiece model. */
-pi0_status pi0_tokenizer_parse(const void *data, size_t bytes, bool is_json, const char *rules, const char *where, pi0_tokenizer **out, pi0_error *err);
+pi0_status pi0_tokenizer_parse(const void *data, size_t bytes, bool is_json, const char *rules, const char *where, pi0_tokenizer **out,
+                               pi0_error *err);
 
 /* ------------------------------------------------------------------ image.c, resize.c (public functions in pi0.h) */
 
@@ -108,7 +111,8 @@ const char *pi0_resize_name(pi0_resize resize);
 /* Decodes PNG or JPEG bytes (told by content) into one u8 [h,w,3] array. Sizes are checked before anything is allocated from them. */
 pi0_status pi0_image_decode(const void *data, size_t bytes, const char *where, pi0_arrays **out, pi0_error *err);
 
-/* The work of pi0_preprocess. `scratch` may be NULL, or is kept between calls to avoid allocation (zero-initialise; pi0_scratch_release). */
+/* The work of pi0_preprocess. `scratch` may be NULL, or is kept between calls to avoid allocation (zero-initialise; pi0_scratch_release).
+ */
 typedef struct pi0_scratch {
     void *data;
     size_t bytes;

@@ -15,10 +15,14 @@
 
 /* y[m,n] = x[m,k] * w[n,k]^T (+ bias[n]).  w: f32, bf16 or f16, row-major as checkpoints store it. Accumulation f32. */
 typedef struct pi0_gemm {
-    const float *x; size_t ldx;
-    const void *w; pi0_dtype w_dtype; size_t ldw;
+    const float *x;
+    size_t ldx;
+    const void *w;
+    pi0_dtype w_dtype;
+    size_t ldw;
     const float *bias; /* or NULL */
-    float *y; size_t ldy;
+    float *y;
+    size_t ldy;
     int m, n, k;
 } pi0_gemm;
 
@@ -26,13 +30,17 @@ typedef struct pi0_gemm {
  * when kv_heads is 1 (Gemma), one each when kv_heads == heads (SigLIP).
  * out[r, h*d..] = softmax(scale * q[r,h] . k[j] over allowed j) . v[j]. A row without any allowed key gives zeros. */
 typedef struct pi0_attention {
-    const float *q; size_t ldq;            /* [rows, heads*d] */
-    const float *k, *v; size_t ldkv;       /* [keys, kv_heads*d] */
-    const float *k2, *v2; size_t ldkv2;    /* [keys2, kv_heads*d], or NULL */
-    const uint8_t *mask;                   /* [keys]: 0 = key not attended; NULL = all; the second run is never masked */
-    float *out; size_t ldo;                /* [rows, heads*d] */
+    const float *q;
+    size_t ldq; /* [rows, heads*d] */
+    const float *k, *v;
+    size_t ldkv; /* [keys, kv_heads*d] */
+    const float *k2, *v2;
+    size_t ldkv2;        /* [keys2, kv_heads*d], or NULL */
+    const uint8_t *mask; /* [keys]: 0 = key not attended; NULL = all; the second run is never masked */
+    float *out;
+    size_t ldo; /* [rows, heads*d] */
     int rows, keys, keys2, heads, kv_heads, d;
-    int alone;                             /* rows 0 .. alone-1 see of the second run only keys 0 .. alone-1 (pi0's state token) */
+    int alone; /* rows 0 .. alone-1 see of the second run only keys 0 .. alone-1 (pi0's state token) */
     float scale;
 } pi0_attention;
 
@@ -57,25 +65,28 @@ typedef struct pi0_kernels {
     void (*rms_norm)(const float *x, size_t ldx, const float *w1 /* 1+w */, float eps, float *y, size_t ldy, int rows, int cols);
     /* y = x/rms * (1 + scale) + shift; mod = [scale | shift | gate], 3*cols */
     void (*ada_norm)(const float *x, size_t ldx, const float *mod, float eps, float *y, size_t ldy, int rows, int cols);
-    void (*gated_add)(const float *x, size_t ldx, const float *branch, size_t ldb, const float *gate, float *y, size_t ldy, int rows, int cols);
+    void (*gated_add)(const float *x, size_t ldx, const float *branch, size_t ldb, const float *gate, float *y, size_t ldy, int rows,
+                      int cols);
     void (*add)(const float *a, size_t lda, const float *b, size_t ldb, float *y, size_t ldy, int rows, int cols);
     void (*mul)(const float *a, size_t lda, const float *b, size_t ldb, float *y, size_t ldy, int rows, int cols);
     void (*gelu)(const float *x, size_t ldx, float *y, size_t ldy, int rows, int cols); /* tanh form */
     void (*silu)(const float *x, size_t ldx, float *y, size_t ldy, int rows, int cols);
     /* Rotates heads of width d in halves (x1,x2) -> (x1 cos - x2 sin, x2 cos + x1 sin). sin, cos: [*, d/2] tables, row = position[r]. */
-    void (*rope)(const float *x, size_t ldx, const float *cos, const float *sin, const int32_t *position, int heads, int d, float *y, size_t ldy,
-                 int rows);
+    void (*rope)(const float *x, size_t ldx, const float *cos, const float *sin, const int32_t *position, int heads, int d, float *y,
+                 size_t ldy, int rows);
     /* y[r] = table[id[r]] * scale; table f32, bf16 or f16 */
-    void (*embed)(const int32_t *ids, const void *table, pi0_dtype dtype, size_t ldt, float scale, float *y, size_t ldy, int rows, int cols);
+    void (*embed)(const int32_t *ids, const void *table, pi0_dtype dtype, size_t ldt, float scale, float *y, size_t ldy, int rows,
+                  int cols);
     /* picture [side,side,3] -> patches [(side/p)^2, 3*p*p], columns ordered channel, row, column as the conv weight is flattened */
     void (*patchify)(const float *picture, int side, int p, float *y, size_t ldy, int row0, int row1);
-    void (*euler)(const float *x, size_t ldx, const float *v, size_t ldv, float dt, float *y, size_t ldy, int rows, int cols); /* x + dt*v */
+    void (*euler)(const float *x, size_t ldx, const float *v, size_t ldv, float dt, float *y, size_t ldy, int rows,
+                  int cols); /* x + dt*v */
     /* false when any value is NaN or infinite */
     bool (*finite)(const float *x, size_t ldx, int rows, int cols);
 } pi0_kernels;
 
 typedef struct pi0_isa_report {
-    const char *name;   /* "avx2" */
+    const char *name; /* "avx2" */
     bool compiled, usable, used;
     const char *reason; /* why not usable, or "" */
 } pi0_isa_report;

@@ -15,15 +15,15 @@ typedef struct pi0_gemma_arch {
 } pi0_gemma_arch;
 
 typedef struct pi0_arch {
-    bool pi05;                 /* adaRMS expert, time_mlp, state in the prompt; else pi0 */
+    bool pi05; /* adaRMS expert, time_mlp, state in the prompt; else pi0 */
     struct {
         int width, depth, mlp, heads, patch, side, tokens; /* side: picture in pixels; tokens = (side/patch)^2 */
     } vision;
-    pi0_gemma_arch prefix;     /* "Gemma 2B" */
-    pi0_gemma_arch expert;     /* "300M": shares depth, heads, kv_heads, head_dim with prefix */
+    pi0_gemma_arch prefix; /* "Gemma 2B" */
+    pi0_gemma_arch expert; /* "300M": shares depth, heads, kv_heads, head_dim with prefix */
     int vocab;
-    int action_dim;            /* A: width of action_in_proj */
-    bool untied;               /* embed_tokens is stored beside lm_head and is the token table */
+    int action_dim; /* A: width of action_in_proj */
+    bool untied;    /* embed_tokens is stored beside lm_head and is the token table */
 } pi0_arch;
 
 /* The tensors of an architecture under their canonical names: openpi-PyTorch's, which have no prefix before "paligemma_with_expert."
@@ -32,7 +32,7 @@ typedef struct pi0_tensor_spec {
     char name[160];
     int rank;
     int64_t shape[4];
-    bool needed;               /* false: published files carry it and inference never reads it (the expert's lm_head, the last norm) */
+    bool needed; /* false: published files carry it and inference never reads it (the expert's lm_head, the last norm) */
 } pi0_tensor_spec;
 
 /* Calls fn for every tensor, in file-independent order; stops at the first non-zero return and returns it. */
@@ -45,10 +45,10 @@ uint64_t pi0_arch_parameters(const pi0_arch *arch, bool needed_only);
 typedef enum pi0_layout { PI0_LAYOUT_OPENPI, PI0_LAYOUT_LEROBOT, PI0_LAYOUT_LEROBOT_03 } pi0_layout;
 
 typedef struct pi0_checkpoint {
-    char *path;                 /* what was asked for, resolved through the caches */
-    char *dir;                  /* where the side files lie */
+    char *path; /* what was asked for, resolved through the caches */
+    char *dir;  /* where the side files lie */
     pi0_layout layout;
-    const char *naming;         /* words for the dialect found: "openpi", "lerobot (model. prefix)", ... */
+    const char *naming; /* words for the dialect found: "openpi", "lerobot (model. prefix)", ... */
     pi0_arch arch;
     pi0_safetensors *file;
     struct pi0_name_map *names; /* canonical name -> tensor */
@@ -68,7 +68,13 @@ pi0_status pi0_checkpoint_locate(const char *path, const pi0_options *options, c
 
 /* ------------------------------------------------------------------ recipe.c …: what the weights alone do not say (docs/recipe.md) */
 
-typedef enum pi0_norm_kind { PI0_NORM_IDENTITY, PI0_NORM_MEAN_STD, PI0_NORM_QUANTILES, PI0_NORM_QUANTILE10, PI0_NORM_MIN_MAX } pi0_norm_kind;
+typedef enum pi0_norm_kind {
+    PI0_NORM_IDENTITY,
+    PI0_NORM_MEAN_STD,
+    PI0_NORM_QUANTILES,
+    PI0_NORM_QUANTILE10,
+    PI0_NORM_MIN_MAX
+} pi0_norm_kind;
 typedef enum pi0_family { PI0_FAMILY_OPENPI, PI0_FAMILY_LEROBOT } pi0_family; /* arithmetic of normalisation and of the time schedule */
 
 typedef struct pi0_recipe pi0_recipe; /* recipe.h, private to the recipe files: fields, origins, statistics */
@@ -85,20 +91,20 @@ typedef struct pi0_recipe_facts {
     bool required[PI0_MAX_CAMERAS];     /* absence is an error */
     pi0_resize resize;
     int image_size;
-    int state_dim, action_dim;          /* the robot's widths */
-    bool state_in_prompt;               /* the prompt cannot be made without the state */
-    bool relative;                      /* some action dims are relative to the state of the request: it is needed for them */
+    int state_dim, action_dim; /* the robot's widths */
+    bool state_in_prompt;      /* the prompt cannot be made without the state */
+    bool relative;             /* some action dims are relative to the state of the request: it is needed for them */
     int horizon, steps, max_tokens;
-    bool time_in_f32;                   /* openpi: t += dt in f32; LeRobot: 1 + step*dt in f64, then f32 */
-    double min_period, max_period;      /* of the time embedding */
-    const char *default_prompt;         /* or NULL */
-    const char *tokenizer_rules;        /* "hf" or "spm": how text that spells special tokens is read */
+    bool time_in_f32;              /* openpi: t += dt in f32; LeRobot: 1 + step*dt in f64, then f32 */
+    double min_period, max_period; /* of the time embedding */
+    const char *default_prompt;    /* or NULL */
+    const char *tokenizer_rules;   /* "hf" or "spm": how text that spells special tokens is read */
 } pi0_recipe_facts;
 
-/* checkpoint may be NULL with options->recipe or options->config set (tools). tokenizer_dir etc. come from options. Missing statistics are an
- * error unless options->no_norm; with problems != NULL they are appended there (json array of strings) and loading goes on. */
-pi0_status pi0_recipe_load(const pi0_checkpoint *checkpoint, const pi0_options *options, const pi0_log *log, json_t *problems, pi0_recipe **out,
-                           pi0_error *err);
+/* checkpoint may be NULL with options->recipe or options->config set (tools). tokenizer_dir etc. come from options. Missing statistics are
+ * an error unless options->no_norm; with problems != NULL they are appended there (json array of strings) and loading goes on. */
+pi0_status pi0_recipe_load(const pi0_checkpoint *checkpoint, const pi0_options *options, const pi0_log *log, json_t *problems,
+                           pi0_recipe **out, pi0_error *err);
 void pi0_recipe_free(pi0_recipe **recipe);
 const pi0_recipe_facts *pi0_recipe_get_facts(const pi0_recipe *recipe);
 json_t *pi0_recipe_describe(const pi0_recipe *recipe); /* every field {"value","origin"}, statistics summary and warnings */
@@ -126,8 +132,8 @@ pi0_status pi0_tokenizer_locate(const char *dir, const pi0_options *options, cha
 
 /* ------------------------------------------------------------------ weights.c: plan weights -> host memory */
 
-/* Evaluates one weight expression over the checkpoint's tensors. A tensor that is wanted as it is stored becomes a view of the mapping; else
- * *out owns fresh memory. The sources are checked against the expression's shape. */
+/* Evaluates one weight expression over the checkpoint's tensors. A tensor that is wanted as it is stored becomes a view of the mapping;
+ * else *out owns fresh memory. The sources are checked against the expression's shape. */
 pi0_status pi0_weight_evaluate(const pi0_checkpoint *checkpoint, const pi0_weight *weight, pi0_host_weight *out, pi0_error *err);
 
 /* How many bytes of fresh memory, and of the mapping, that will take. */
@@ -139,29 +145,29 @@ pi0_precision pi0_checkpoint_precision(const pi0_checkpoint *checkpoint);
 /* ------------------------------------------------------------------ vision.c, gemma.c, policy.c: the computation, as two plans */
 
 typedef struct pi0_policy_sizes {
-    int cameras;      /* slots of the model */
-    int max_tokens;   /* prompt rows, at most */
-    int horizon;      /* action rows */
-    int lanes;        /* max_batch */
+    int cameras;    /* slots of the model */
+    int max_tokens; /* prompt rows, at most */
+    int horizon;    /* action rows */
+    int lanes;      /* max_batch */
 } pi0_policy_sizes;
 
 /* Tensors of the two plans that the engine reads and writes. Ids belong to the plan named. */
 typedef struct pi0_policy_io {
     /* context plan */
-    int pictures;     /* in: CAMERA rows, side*side*3 */
-    int tokens;       /* in: TEXT rows, i32 ids */
-    int vision;       /* out: IMAGE rows, prefix width; looked at for values that are not finite */
+    int pictures;                             /* in: CAMERA rows, side*side*3 */
+    int tokens;                               /* in: TEXT rows, i32 ids */
+    int vision;                               /* out: IMAGE rows, prefix width; looked at for values that are not finite */
     int k[PI0_MAX_LAYERS], v[PI0_MAX_LAYERS]; /* out: PREFIX rows, kv_heads*head_dim */
     /* denoise plan */
-    int state;        /* in, pi0: LANE rows, action_dim; -1 for pi05 */
-    int x;            /* in: ACTION rows, action_dim */
-    int velocity;     /* out */
-    int x_next;       /* out */
+    int state;                                      /* in, pi0: LANE rows, action_dim; -1 for pi05 */
+    int x;                                          /* in: ACTION rows, action_dim */
+    int velocity;                                   /* out */
+    int x_next;                                     /* out */
     int k_in[PI0_MAX_LAYERS], v_in[PI0_MAX_LAYERS]; /* in: PREFIX rows, bound to k, v of context */
 } pi0_policy_io;
 
 /* Builds both plans; every weight is declared by canonical name. */
-pi0_status pi0_policy_emit(const pi0_arch *arch, const pi0_policy_sizes *sizes, double min_period, double max_period,
-                           pi0_plan **context, pi0_plan **denoise, pi0_policy_io *io, pi0_error *err);
+pi0_status pi0_policy_emit(const pi0_arch *arch, const pi0_policy_sizes *sizes, double min_period, double max_period, pi0_plan **context,
+                           pi0_plan **denoise, pi0_policy_io *io, pi0_error *err);
 
 #endif

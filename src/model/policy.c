@@ -120,8 +120,8 @@ static void emit_denoise(pi0_plan *plan, const pi0_arch *arch, const pi0_policy_
     pi0_plan_output(plan, io->x_next, "x");
 }
 
-pi0_status pi0_policy_emit(const pi0_arch *arch, const pi0_policy_sizes *sizes, double min_period, double max_period,
-                           pi0_plan **context, pi0_plan **denoise, pi0_policy_io *io, pi0_error *err)
+pi0_status pi0_policy_emit(const pi0_arch *arch, const pi0_policy_sizes *sizes, double min_period, double max_period, pi0_plan **context,
+                           pi0_plan **denoise, pi0_policy_io *io, pi0_error *err)
 {
     int max_rows[PI0_ROWS_COUNT];
     fill_max_rows(arch, sizes, max_rows);
