@@ -526,6 +526,35 @@ static void C9_non_finite_input_is_refused_by_name(void **state)
     pi0_close(&model);
 }
 
+static void preprocessed_inputs_in_other_units_are_refused(void **state)
+{
+    (void)state;
+    pi0_model *model = pi0_test_golden_open(&pi0_case, NULL);
+    pi0_session *session = open_session(model);
+    pi0_error err = {0};
+    float *pixels = calloc(S * S * 3, sizeof *pixels);
+    uint8_t *bytes = calloc(S * S * 3, 1);
+    assert_true(pixels && bytes);
+    pixels[7] = 200; /* 0 .. 255 */
+    pi0_array picture = {
+        .name = "image.base_0_rgb", .dtype = PI0_F32, .rank = 3, .shape = {S, S, 3}, .data = pixels, .bytes = S * S * 3 * sizeof *pixels};
+    assert_int_equal(pi0_set_input(session, &picture, &err), PI0_ERR_ARGUMENT);
+    pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "image.base_0_rgb", "[-1, 1]", "200", NULL);
+    picture.dtype = PI0_U8;
+    picture.data = bytes;
+    picture.bytes = S * S * 3;
+    assert_int_equal(pi0_set_input(session, &picture, &err), PI0_ERR_ARGUMENT);
+    pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "floats", NULL);
+    const float ids[] = {2, 3};
+    const pi0_array tokens = {.name = "tokens", .dtype = PI0_F32, .rank = 1, .shape = {2}, .data = ids, .bytes = sizeof ids};
+    assert_int_equal(pi0_set_input(session, &tokens, &err), PI0_ERR_ARGUMENT);
+    pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "integers", NULL);
+    free(pixels);
+    free(bytes);
+    pi0_session_close(&session);
+    pi0_close(&model);
+}
+
 /* Flips one value of a tensor in a copy of a checkpoint to NaN and expects the stage to be named. */
 static void poisoned_weight_names_its_stage(const char *tensor, const char *stage)
 {
@@ -566,6 +595,7 @@ static void non_finite_stage_is_named_and_gives_no_action(void **state)
 {
     (void)state;
     poisoned_weight_names_its_stage("\"action_out_proj.weight\"", "velocity.0");
+    poisoned_weight_names_its_stage("embeddings.patch_embedding.weight\"", "vision.base_0_rgb");
     poisoned_weight_names_its_stage("language_model.layers.1.self_attn.v_proj.weight\"", "prefix_k.1");
 }
 
@@ -668,6 +698,7 @@ int main(void)
         cmocka_unit_test(D7_token_outside_the_table),
         cmocka_unit_test(B14_no_picture_is_an_error),
         cmocka_unit_test(C9_non_finite_input_is_refused_by_name),
+        cmocka_unit_test(preprocessed_inputs_in_other_units_are_refused),
         cmocka_unit_test(non_finite_stage_is_named_and_gives_no_action),
         cmocka_unit_test(options_out_of_range_are_errors),
         cmocka_unit_test(calls_out_of_range_are_errors),

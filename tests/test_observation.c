@@ -194,6 +194,28 @@ static void C7_unknown_names_list_what_is_known(void **state)
     pi0_session_close(&session);
 }
 
+/* Else the order of arrays in a file would matter. */
+static void one_camera_under_two_names_is_refused(void **state)
+{
+    (void)state;
+    pi0_error err = {0};
+    pi0_arrays *set = NULL;
+    static const uint8_t pixels[12];
+    const pi0_array list[] = {
+        {.name = pi0_model_info(model)->keys[0], .dtype = PI0_U8, .rank = 3, .shape = {2, 2, 3}, .data = pixels, .bytes = sizeof pixels},
+        {.name = pi0_model_info(model)->slots[0], .dtype = PI0_U8, .rank = 3, .shape = {2, 2, 3}, .data = pixels, .bytes = sizeof pixels},
+    };
+    char file[1100];
+    snprintf(file, sizeof file, "%s", pi0_test_path(dir, "twice.npz"));
+    PI0_ASSERT_OK(pi0_arrays_write(file, list, 2, &err), &err);
+    PI0_ASSERT_OK(pi0_arrays_read(file, &set, &err), &err);
+    pi0_session *session = new_session();
+    assert_int_equal(pi0_set_observation(session, set, 0, &err), PI0_ERR_ARGUMENT);
+    pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "under two names", pi0_model_info(model)->slots[0], NULL);
+    pi0_session_close(&session);
+    pi0_arrays_free(&set);
+}
+
 static void what_is_missing_is_named(void **state)
 {
     (void)state;
@@ -248,6 +270,7 @@ int main(void)
         cmocka_unit_test(F8_actions_are_cut_to_the_robots_width),
         cmocka_unit_test(F2_the_observation_stays_and_noise_moves_on),
         cmocka_unit_test(C7_unknown_names_list_what_is_known),
+        cmocka_unit_test(one_camera_under_two_names_is_refused),
         cmocka_unit_test(what_is_missing_is_named),
         cmocka_unit_test(order_of_setting_does_not_matter),
     };
