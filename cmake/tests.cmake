@@ -1,5 +1,5 @@
 # Tests: every tests/test_*.c is one program and one CTest entry; so is every tests/test_*.sh and tests/check_*.py. A test may carry a
-# line "ctest: label=threads label=long timeout=300" (tests/support.h); without one it has 120 seconds.
+# line "ctest: label=threads label=long timeout=300" (tests/support.h); without one it has 300 seconds.
 
 set(PI0_TEST_ENVIRONMENT
     "PI0=${PROJECT_BINARY_DIR}/pi0"
@@ -17,7 +17,7 @@ function(pi0_test_properties name source kind)
     set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
     file(STRINGS ${source} line REGEX "ctest: " LIMIT_COUNT 1)
     set(labels ${kind})
-    set(timeout 120)
+    set(timeout 300)
     string(REGEX MATCHALL "label=[a-z]+" marks "${line}")
     foreach(mark ${marks})
         string(REPLACE "label=" "" label ${mark})
