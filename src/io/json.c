@@ -28,7 +28,7 @@ static json_t *parse_value(parser *p, int depth);
 
 static void describe_here(const parser *p, char out[32])
 {
-    uint32_t code;
+    uint32_t code = 0;
     size_t room = (size_t)(p->end - p->at);
     size_t n = pi0_utf8_decode((const uint8_t *)p->at, room, &code);
     if (room == 0)
