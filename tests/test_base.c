@@ -69,8 +69,9 @@ static void error_list_has_an_end(void **state)
         pi0_err_item(&err, "tensor.%05d is missing, expected [1024,1024]", i);
     assert_true(strlen(err.list) < 300000);
     assert_non_null(strstr(err.list, "tensor.04000"));
-    const char *last = strrchr(err.list, '\n') + 1;
-    assert_non_null(strstr(last, "longer than can be shown"));
+    const char *cut = strstr(err.list, "\n(the list is longer than can be shown)");
+    assert_non_null(cut);
+    assert_null(strchr(cut + 1, '\n'));
     pi0_error_clear(&err);
 }
 

@@ -113,12 +113,22 @@ void pi0_err_hint(pi0_error *err, const char *text, ...)
     SET_FIELD(err, hint, text);
 }
 
+/* Room of a list that holds `length` bytes: a power of two, so that it is known without being stored and few appends move the list. */
+static size_t list_room(size_t length)
+{
+    size_t room = 256;
+    while (room < length + 1)
+        room *= 2;
+    return room;
+}
+
 void pi0_err_item(pi0_error *err, const char *text, ...)
 {
     if (!err)
         return;
     size_t old = err->list ? strlen(err->list) : 0;
-    if (old > MAX_LIST_BYTES)
+    size_t cut = sizeof list_cut - 1;
+    if (old >= cut && memcmp(err->list + old - cut, list_cut, cut) == 0)
         return;
     char line[PI0_MAX_NAME + 512];
     va_list args;
@@ -129,15 +139,18 @@ void pi0_err_item(pi0_error *err, const char *text, ...)
     size_t n = strlen(line);
     if (old + n + 1 > MAX_LIST_BYTES) {
         memcpy(line, list_cut, sizeof list_cut);
-        n = sizeof list_cut - 1;
+        n = cut;
     }
-    char *grown = realloc(err->list, old + n + 2);
-    if (!grown)
-        return; /* the error itself still stands */
+    size_t length = old + (old > 0) + n;
+    if (!err->list || list_room(length) != list_room(old)) {
+        char *grown = realloc(err->list, list_room(length));
+        if (!grown)
+            return; /* the error itself still stands */
+        err->list = grown;
+    }
     if (old)
-        grown[old++] = '\n';
-    memcpy(grown + old, line, n + 1);
-    err->list = grown;
+        err->list[old++] = '\n';
+    memcpy(err->list + old, line, n + 1);
 }
 
 pi0_status pi0_fail_memory(pi0_error *err, size_t bytes, const char *what_for)
