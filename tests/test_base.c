@@ -205,6 +205,16 @@ static void map_file_takes_regular_files_only(void **state)
     snprintf(path, sizeof path, "%s/absent", dir);
     assert_int_equal(pi0_map_file(path, &map, &err), PI0_ERR_IO);
     pi0_test_assert_error(&err, PI0_ERR_IO, "absent", "No such file", "spelling", NULL);
+    assert_false(pi0_exists(path));
+    static const char *const links[][3] = {{"gone", "link to a file that is not there", "links to"}, {"link", "Too many levels", "circle"}};
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/link", dir);
+        assert_int_equal(symlink(links[i][0], path), 0);
+        assert_true(pi0_exists(path) && !pi0_is_file(path));
+        assert_int_equal(pi0_map_file(path, &map, &err), PI0_ERR_IO);
+        pi0_test_assert_error(&err, PI0_ERR_IO, path, links[i][1], links[i][2], NULL);
+        assert_int_equal(unlink(path), 0);
+    }
     pi0_test_remove_dir(dir);
 }
 

@@ -123,6 +123,7 @@ void pi0_map_release_pages(const void *data, size_t bytes); /* the pages wholly 
 
 bool pi0_is_dir(const char *path);
 bool pi0_is_file(const char *path);
+bool pi0_exists(const char *path); /* something has this name, even a link that leads nowhere: opening it tells what is wrong */
 char *pi0_path_join(const char *dir, const char *name); /* malloc'ed or NULL; free with pi0_free */
 
 /* Writes to a temporary file beside `path`; commit renames it over `path`, abort removes it.

@@ -167,6 +167,8 @@ static const char *errno_hint(int code)
     case EACCES:
     case EPERM:
         return "check the permissions of the file and of the folders above it";
+    case ELOOP:
+        return "its symbolic links lead in a circle: put the file itself there";
     case ENOSPC:
     case EDQUOT:
         return "free some space, or choose another disk";

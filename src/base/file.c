@@ -13,6 +13,17 @@ static const char *file_kind(mode_t mode)
     return S_ISDIR(mode) ? "a directory" : S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
 }
 
+static pi0_status fail_open(const char *path, pi0_error *err)
+{
+    bool absent = errno == ENOENT;
+    pi0_status status = pi0_fail_errno(err, "open the file", path);
+    if (absent && pi0_exists(path)) {
+        pi0_err_got(err, "a symbolic link to a file that is not there");
+        pi0_err_hint(err, "put back what it links to; in a download cache, fetch the file again");
+    }
+    return status;
+}
+
 pi0_status pi0_map_file(const char *path, pi0_mapping *out, pi0_error *err)
 {
     out->data = NULL;
@@ -21,7 +32,7 @@ pi0_status pi0_map_file(const char *path, pi0_mapping *out, pi0_error *err)
     /* O_NONBLOCK: opening a pipe nobody writes to must not hang */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return pi0_fail_errno(err, "open the file", path);
+        return fail_open(path, err);
     struct stat info;
     if (fstat(fd, &info) != 0) {
         status = pi0_fail_errno(err, "examine the file", path);
@@ -82,6 +93,12 @@ bool pi0_is_file(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+bool pi0_exists(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0;
 }
 
 char *pi0_path_join(const char *dir, const char *name)
