@@ -629,6 +629,9 @@ static void damaged_and_foreign_files_are_refused(void **state)
         pi0_test_assert_error(&err, PI0_ERR_FORMAT, "here", table[n].got, "PNG", NULL);
     }
     pi0_arrays *arrays = NULL;
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n";
+    assert_int_equal(pi0_image_decode(pointer, sizeof pointer - 1, "here", &arrays, &err), PI0_ERR_FORMAT);
+    pi0_test_assert_error(&err, PI0_ERR_FORMAT, "here", "Git LFS pointer", NULL);
     assert_int_equal(pi0_image_read("/no/such/picture.png", &arrays, &err), PI0_ERR_IO);
     pi0_error_clear(&err);
 }

@@ -231,6 +231,13 @@ static void files_are_read_up_to_the_given_size(void **state)
     pi0_test_write_file(path, "", 0);
     pi0_json_read(path, 8, &root, &err);
     pi0_test_assert_error(&err, PI0_ERR_FORMAT, "the end of the text", "x.json", NULL);
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n";
+    pi0_test_write_file(path, pointer, sizeof pointer - 1);
+    pi0_json_read(path, 8, &root, &err);
+    pi0_test_assert_error(&err, PI0_ERR_FORMAT, "Git LFS pointer", "git lfs pull", "x.json", NULL);
+    pi0_test_write_file(path, "\xef\xbb\xbf <HTML>", 10);
+    pi0_json_read(path, 8, &root, &err);
+    pi0_test_assert_error(&err, PI0_ERR_FORMAT, "web page", "10 bytes", "x.json", NULL);
     pi0_json_read(pi0_test_path(dir, "absent.json"), 8, &root, &err);
     pi0_test_assert_error(&err, PI0_ERR_IO, "absent.json", NULL);
     pi0_json_read(dir, 8, &root, &err);

@@ -185,6 +185,8 @@ static void what_is_no_array_of_numbers_is_refused_by_name(void **state)
     refuse_bytes("\x80\x04\x95", 3, PI0_ERR_FORMAT, "neither", "3 bytes");
     refuse_bytes("\x89PNG\r\n", 6, PI0_ERR_FORMAT, "neither", "89 50 4e 47");
     refuse_bytes("", 0, PI0_ERR_FORMAT, "neither", "0 bytes");
+    refuse_bytes("version https://git-lfs.github.com/spec/v1\n", 43, PI0_ERR_FORMAT, "Git LFS pointer", "git lfs pull");
+    refuse_bytes("<?xml version='1.0'?>", 21, PI0_ERR_FORMAT, "web page", "21 bytes");
 }
 
 /* ------------------------------------------------------------------ .npy headers by hand */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "io/io.h"
 #include "support.h"
@@ -348,7 +349,10 @@ static void files_that_are_something_else(void **state)
     pi0_test_write_file(pi0_test_path(dir, "m.safetensors"), pointer, sizeof pointer - 1);
     pi0_safetensors_open(pi0_test_path(dir, "m.safetensors"), &file, &err);
     assert_null(file);
-    pi0_test_assert_error(&err, PI0_ERR_FORMAT, "m.safetensors", "LFS", NULL);
+    pi0_test_assert_error(&err, PI0_ERR_FORMAT, "m.safetensors", "Git LFS pointer", "git lfs pull", NULL);
+    pi0_test_write_file(pi0_test_path(dir, "m.safetensors"), "\n<!DOCTYPE html><html>", 22);
+    pi0_safetensors_open(pi0_test_path(dir, "m.safetensors"), &file, &err);
+    pi0_test_assert_error(&err, PI0_ERR_FORMAT, "m.safetensors", "web page", "hf download", NULL);
     pi0_test_write_file(pi0_test_path(dir, "m.safetensors"), "", 0);
     pi0_safetensors_open(pi0_test_path(dir, "m.safetensors"), &file, &err);
     pi0_test_assert_error(&err, PI0_ERR_FORMAT, "too short", NULL);
@@ -447,8 +451,11 @@ static void A12_an_index_that_disagrees_with_its_shards(void **state)
     refuse_index(dir, MAP(A1 "," B2 "," C2), "m-1.safetensors", "outside the file's data");
     pi0_error err = {0};
     pi0_safetensors *file;
+    open_index(dir, MAP("\"a\":\"m-9.safetensors\"," B2 ",\"e\":\"m-8.safetensors\""), &file, &err);
+    pi0_test_assert_error(&err, PI0_ERR_IO, "2 of 3 shards", "m.safetensors.index.json", "m-9.safetensors", "m-8.safetensors", NULL);
+    assert_int_equal(symlink("gone", pi0_test_path(dir, "m-9.safetensors")), 0);
     open_index(dir, MAP("\"a\":\"m-9.safetensors\""), &file, &err);
-    pi0_test_assert_error(&err, PI0_ERR_IO, "m-9.safetensors", NULL);
+    pi0_test_assert_error(&err, PI0_ERR_IO, "m-9.safetensors", "symbolic link", NULL);
     pi0_test_remove_dir(dir);
 }
 

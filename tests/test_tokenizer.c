@@ -345,6 +345,10 @@ static void D6_file_of_another_kind(void **state)
     assert_refused(header, sizeof header - 1, false, NULL, PI0_ERR_FORMAT, "SentencePiece");
     assert_refused("hello, world", 12, false, NULL, PI0_ERR_FORMAT, "SentencePiece");
     assert_refused("", 0, true, NULL, PI0_ERR_FORMAT, "empty");
+    for (int is_json = 0; is_json < 2; is_json++) {
+        assert_refused("version https://git-lfs.github.com/spec/v1\n", 43, is_json, NULL, PI0_ERR_FORMAT, "Git LFS pointer");
+        assert_refused("<html></html>", 13, is_json, NULL, PI0_ERR_FORMAT, "web page");
+    }
     assert_refused("{}", 2, true, "wordpiece", PI0_ERR_ARGUMENT, "hf");
     pi0_error err = {0};
     pi0_tokenizer *t = NULL;

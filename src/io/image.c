@@ -56,7 +56,7 @@ pi0_status pi0_image_decode(const void *data, size_t bytes, const char *where, p
         status = pi0_png_decode(data, bytes, where, &pixels, err);
     } else if (starts_with(data, bytes, "\xff\xd8\xff", 3)) {
         status = pi0_jpeg_decode(data, bytes, where, &pixels, err);
-    } else {
+    } else if ((status = pi0_refuse_impostor(data, bytes, where, err)) == PI0_OK) {
         const char *known = foreign_format(data, bytes);
         status = pi0_fail(err, PI0_ERR_FORMAT, "not a picture that can be read");
         pi0_err_where(err, "%s", where);

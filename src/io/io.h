@@ -10,6 +10,12 @@
 
 #include "base/base.h"
 
+/* ------------------------------------------------------------------ impostor.c */
+
+/* What a failed download leaves under a file's name, a Git LFS pointer or a web page, is an error that says so; PI0_OK for all else. A
+ * reader of files asks before it complains of such bytes in its own terms. */
+pi0_status pi0_refuse_impostor(const void *data, size_t bytes, const char *where, pi0_error *err);
+
 /* ------------------------------------------------------------------ json.c: jansson's values, read by an own parser whose errors say where
  * In all getters `where` is the file (and path) for the error text. Duplicate keys are refused. Object order is the file's. */
 
@@ -78,6 +84,9 @@ void pi0_safetensors_abort(pi0_safetensors_writer *writer);
  * npz: stored and deflated members, zip64, data descriptors; names lose their ".npy". Object arrays (pickle) are refused by name. */
 
 pi0_status pi0_arrays_parse(const void *data, size_t bytes, const char *where, pi0_arrays **out, pi0_error *err);
+
+/* pi0_arrays_read that skips the members of an .npz whose names begin with one of `prefixes` (ends with NULL), undecoded. */
+pi0_status pi0_arrays_read_without(const char *path, const char *const *prefixes, pi0_arrays **out, pi0_error *err);
 
 pi0_status pi0_arrays_new(pi0_arrays **out, pi0_error *err); /* an empty set */
 

@@ -391,13 +391,13 @@ pi0_status pi0_json_read(const char *path, size_t max_bytes, json_t **out, pi0_e
     *out = NULL;
     pi0_mapping map;
     PI0_TRY(pi0_map_file(path, &map, err));
-    pi0_status status;
-    if (map.bytes > max_bytes) {
+    pi0_status status = pi0_refuse_impostor(map.data, map.bytes, path, err);
+    if (status == PI0_OK && map.bytes > max_bytes) {
         status = pi0_fail(err, PI0_ERR_FORMAT, "the JSON file is too large");
         pi0_err_where(err, "%s", path);
         pi0_err_expected(err, "at most %zu bytes", max_bytes);
         pi0_err_got(err, "%zu bytes", map.bytes);
-    } else {
+    } else if (status == PI0_OK) {
         status = pi0_json_parse((const char *)map.data, map.bytes, path, out, err);
     }
     pi0_unmap(&map);

@@ -403,7 +403,7 @@ pi0_status pi0_arrays_parse(const void *data, size_t bytes, const char *where, p
         status = add_npy(&from, data, bytes, &arrays);
     } else if (bytes >= 4 && (memcmp(data, "PK\3\4", 4) == 0 || memcmp(data, "PK\5\6", 4) == 0)) {
         status = read_npz(data, bytes, where, &arrays, err);
-    } else {
+    } else if ((status = pi0_refuse_impostor(data, bytes, where, err)) == PI0_OK) {
         status = pi0_fail(err, PI0_ERR_FORMAT, "neither an .npy nor an .npz file");
         pi0_err_where(err, "%s", where);
         pi0_err_expected(err, "0x93 NUMPY or PK at the beginning");

@@ -202,7 +202,7 @@ static pi0_status read_header_length(const uint8_t *data, size_t bytes, const ch
         else
             pi0_err_expected(err, "a header of at most %zu bytes", bytes - 8);
         pi0_err_got(err, "%llu bytes", (unsigned long long)(bytes < 8 ? bytes : n));
-        pi0_err_hint(err, "is this a safetensors file, and whole? A file of a few hundred bytes may be a Git LFS pointer");
+        pi0_err_hint(err, "is this a safetensors file, and whole? Compare its size with the original's");
         return PI0_ERR_FORMAT;
     }
     if (n > PI0_MAX_SAFETENSORS_HEADER) {
@@ -251,6 +251,7 @@ static pi0_status parse_shard(pi0_safetensors *file, size_t index, const uint8_t
 {
     shard *s = &file->shards[index];
     size_t header_bytes;
+    PI0_TRY(pi0_refuse_impostor(data, bytes, where, err));
     PI0_TRY(read_header_length(data, bytes, where, &header_bytes, err));
     PI0_TRY(pi0_json_parse((const char *)data + 8, header_bytes, where, &s->header, err));
     const uint8_t *body = data + 8 + header_bytes;
@@ -491,6 +492,24 @@ static pi0_status check_total_size(const pi0_safetensors *file, const json_t *in
     return PI0_ERR_FORMAT;
 }
 
+/* All at once: whoever fetches the rest wants the whole list. */
+static pi0_status check_present(const pi0_safetensors *file, const char *index, pi0_error *err)
+{
+    size_t absent = 0;
+    for (size_t i = 0; i < file->n_shards; i++)
+        absent += !pi0_exists(file->shards[i].path);
+    if (absent == 0)
+        return PI0_OK;
+    pi0_fail(err, PI0_ERR_IO, "%zu of %zu shards are not there", absent, file->n_shards);
+    pi0_err_where(err, "%s", index);
+    pi0_err_expected(err, "beside this index, every file that it lists");
+    pi0_err_hint(err, "fetch the missing files of the same checkpoint; an index does not help without all of them");
+    for (size_t i = 0; i < file->n_shards; i++)
+        if (!pi0_exists(file->shards[i].path))
+            pi0_err_item(err, "missing: %s", file->shards[i].path);
+    return PI0_ERR_IO;
+}
+
 static pi0_status open_index(const char *path, pi0_safetensors **out, pi0_error *err)
 {
     pi0_status status;
@@ -510,8 +529,14 @@ static pi0_status open_index(const char *path, pi0_safetensors **out, pi0_error 
     int dir_length = slash ? (int)(slash + 1 - path) : 0;
     for (size_t i = 0; i < n_shards; i++) {
         file->shards[i].path = pi0_sprintf("%.*s%s", dir_length, path, names[i]);
-        PI0_TRY_GOTO(open_shard(file, i, err));
+        if (!file->shards[i].path) {
+            status = pi0_fail_memory(err, strlen(path) + PI0_MAX_NAME, "a path");
+            goto fail;
+        }
     }
+    PI0_TRY_GOTO(check_present(file, path, err));
+    for (size_t i = 0; i < n_shards; i++)
+        PI0_TRY_GOTO(open_shard(file, i, err));
     PI0_TRY_GOTO(index_names(file, err));
     PI0_TRY_GOTO(check_map(file, names, map, path, err));
     PI0_TRY_GOTO(check_total_size(file, index, path, err));

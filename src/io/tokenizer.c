@@ -238,6 +238,7 @@ pi0_status pi0_tokenizer_parse(const void *data, size_t bytes, bool is_json, con
     pi0_rules which;
     *out = NULL;
     PI0_TRY(rules_from_name(rules, is_json, &which, err));
+    PI0_TRY(pi0_refuse_impostor(data, bytes, where, err));
     if (bytes == 0 || bytes > PI0_MAX_TOKENIZER) {
         pi0_fail(err, PI0_ERR_FORMAT, bytes ? "the tokenizer file is too large" : "the tokenizer file is empty");
         pi0_err_where(err, "%s", where);
