@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "golden_checkpoints.h"
 #include "model/model.h"
@@ -380,10 +381,22 @@ static void what_is_there_is_never_overwritten(void **state)
     assert_int_equal(pi0_test_count_files(root), 1);
     snprintf(dir, sizeof dir, "%s/empty/", root);
     mkdir(dir, 0777);
+    assert_int_equal(chmod(dir, 0750), 0);
     pi0_error err = {0};
     PI0_ASSERT_OK(pi0_synth(dir, &o, &err), &err);
     assert_int_equal(pi0_test_count_files(dir), 7);
     assert_int_equal(pi0_test_count_files(root), 2);
+    struct stat info;
+    assert_int_equal(stat(dir, &info), 0);
+    assert_int_equal(info.st_mode & 07777, 0750);
+    snprintf(dir, sizeof dir, "%s/link", root);
+    assert_int_equal(symlink("nowhere", dir), 0);
+    refuse(dir, &o, PI0_ERR_ARGUMENT, "a symbolic link");
+    snprintf(dir, sizeof dir, "%s/empty/..", root);
+    refuse(dir, &o, PI0_ERR_ARGUMENT, "without a name");
+    refuse(".", &o, PI0_ERR_ARGUMENT, "without a name");
+    refuse("//", &o, PI0_ERR_ARGUMENT, "without a name");
+    assert_int_equal(pi0_test_count_files(root), 3);
     pi0_test_remove_dir(root);
 }
 

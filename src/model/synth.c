@@ -162,24 +162,55 @@ static pi0_status make_plan(const pi0_synth_options *o, pi0_synth_plan *plan, pi
 
 /* ------------------------------------------------------------------ the directory */
 
-static pi0_status check_target(const char *dir, pi0_error *err)
+static bool is_empty(const char *dir)
 {
-    struct stat info;
-    if (stat(dir, &info) != 0)
-        return PI0_OK; /* mkdir beside it will tell whether its parent will do */
-    bool empty = S_ISDIR(info.st_mode);
-    DIR *entries = empty ? opendir(dir) : NULL;
+    DIR *entries = opendir(dir);
+    bool empty = entries != NULL;
     for (struct dirent *entry; entries && (entry = readdir(entries)) != NULL;)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             empty = false;
     if (entries)
         closedir(entries);
-    if (empty)
+    return empty;
+}
+
+static bool is_mounted(const char *dir, const struct stat *info)
+{
+    struct stat above;
+    char *parent = pi0_path_join(dir, "..");
+    bool mounted = parent && stat(parent, &above) == 0 && above.st_dev != info->st_dev;
+    pi0_free(parent);
+    return mounted;
+}
+
+/* What stands in the way of a directory of this name (without a slash at its end), or NULL. *mode: of the empty one that is replaced. */
+static const char *obstacle(const char *dir, mode_t *mode)
+{
+    const char *slash = strrchr(dir, '/'), *name = slash ? slash + 1 : dir;
+    struct stat info;
+    if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return "a directory without a name of its own";
+    if (lstat(dir, &info) != 0)
+        return NULL; /* mkdir beside it will tell whether its parent will do */
+    if (S_ISLNK(info.st_mode))
+        return "a symbolic link";
+    if (!S_ISDIR(info.st_mode) || !is_empty(dir))
+        return "a file, or a directory that is not empty";
+    *mode = info.st_mode & 07777;
+    return is_mounted(dir, &info) ? "a mounted file system" : NULL;
+}
+
+/* A finished directory takes its name by a rename: what that cannot replace is found out here, not after gigabytes of weights. */
+static pi0_status check_target(const char *dir, mode_t *mode, pi0_error *err)
+{
+    const char *got = obstacle(dir, mode);
+    if (!got)
         return PI0_OK;
     pi0_fail(err, PI0_ERR_ARGUMENT, "something is there already, and it is not overwritten");
-    pi0_err_where(err, "%s", dir);
-    pi0_err_expected(err, "a new or an empty directory");
-    pi0_err_hint(err, "name another one, or remove it first");
+    pi0_err_where(err, "%s", *dir ? dir : "/");
+    pi0_err_expected(err, "the name of a new or an empty directory");
+    pi0_err_got(err, "%s", got);
+    pi0_err_hint(err, "name one that is not there yet");
     return PI0_ERR_ARGUMENT;
 }
 
@@ -191,13 +222,10 @@ static int remove_entry(const char *path, const struct stat *info, int kind, str
 
 static pi0_status make_temporary(const char *dir, char **out, pi0_error *err)
 {
-    size_t length = strlen(dir);
-    while (length > 1 && dir[length - 1] == '/')
-        length--;
     for (int i = 0; i < 100; i++) {
-        *out = pi0_sprintf("%.*s.%ld.%d.tmp", (int)length, dir, (long)getpid(), i);
+        *out = pi0_sprintf("%s.%ld.%d.tmp", dir, (long)getpid(), i);
         if (!*out)
-            return pi0_fail_memory(err, length, "a path");
+            return pi0_fail_memory(err, strlen(dir), "a path");
         if (mkdir(*out, 0777) == 0)
             return PI0_OK;
         pi0_status status = errno == EEXIST ? PI0_OK : pi0_fail_errno(err, "create a directory", *out);
@@ -209,10 +237,20 @@ static pi0_status make_temporary(const char *dir, char **out, pi0_error *err)
     return pi0_fail_errno(err, "create a temporary directory beside it", dir);
 }
 
+/* Without the slashes at its end; the root is "". */
+static char *directory_name(const char *dir)
+{
+    size_t length = strlen(dir);
+    while (length > 0 && dir[length - 1] == '/')
+        length--;
+    return pi0_sprintf("%.*s", (int)length, dir);
+}
+
 pi0_status pi0_synth(const char *dir, const pi0_synth_options *options, pi0_error *err)
 {
     pi0_status status = PI0_OK;
-    char *temporary = NULL;
+    char *temporary = NULL, *target = NULL;
+    mode_t mode = 0;
     pi0_synth_plan *plan = pi0_alloc(sizeof *plan);
     if (!plan)
         return pi0_fail_memory(err, sizeof *plan, "the plan of a checkpoint");
@@ -220,23 +258,25 @@ pi0_status pi0_synth(const char *dir, const pi0_synth_options *options, pi0_erro
         status = pi0_fail(err, PI0_ERR_ARGUMENT, "no directory is named");
         goto fail;
     }
+    if (!(target = directory_name(dir))) {
+        status = pi0_fail_memory(err, strlen(dir), "a path");
+        goto fail;
+    }
     PI0_TRY_GOTO(make_plan(options, plan, err));
-    PI0_TRY_GOTO(check_target(dir, err));
-    PI0_TRY_GOTO(make_temporary(dir, &temporary, err));
+    PI0_TRY_GOTO(check_target(target, &mode, err));
+    PI0_TRY_GOTO(make_temporary(target, &temporary, err));
     PI0_TRY_GOTO(pi0_synth_write_files(plan, temporary, err));
     PI0_TRY_GOTO(pi0_synth_write_tokenizer(temporary, err));
     PI0_TRY_GOTO(pi0_synth_write_weights(plan, temporary, err));
-    if (rename(temporary, dir) != 0) {
-        status = pi0_fail_errno(err, "give the finished directory its name", dir);
-        goto fail;
-    }
-    pi0_free(temporary);
-    pi0_free(plan);
-    return PI0_OK;
+    if (mode)
+        (void)chmod(temporary, mode); /* not ours to change? then it has the mode of a new directory */
+    if (rename(temporary, target) != 0)
+        status = pi0_fail_errno(err, "give the finished directory its name", target);
 fail:
-    if (temporary)
+    if (temporary && status != PI0_OK)
         nftw(temporary, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
     pi0_free(temporary);
+    pi0_free(target);
     pi0_free(plan);
     return status;
 }
