@@ -424,14 +424,14 @@ json_t *pi0_checkpoint_describe(const pi0_checkpoint *checkpoint, bool tensors)
     const pi0_safetensors *file = checkpoint->file;
     json_t *files = json_array();
     for (size_t i = 0; files && i < pi0_safetensors_shards(file); i++)
-        json_array_append_new(files, json_string(pi0_safetensors_shard_path(file, i)));
-    json_t *out =
-        json_pack("{s:s,s:s,s:s,s:s,s:s,s:o,s:I,s:I,s:s,s:b,s:o,s:o,s:O}", "path", checkpoint->path, "dir", checkpoint->dir, "model",
-                  model_name(checkpoint->arch.pi05), "layout", pi0_layout_name(checkpoint->layout), "naming", checkpoint->naming, "files",
-                  files, "tensors_in_file", (json_int_t)pi0_safetensors_count(file), "bytes", (json_int_t)pi0_safetensors_data_bytes(file),
-                  "token_table", checkpoint->arch.untied || checkpoint->names->table_is_embed_tokens ? "embed_tokens" : "lm_head", "untied",
-                  (int)checkpoint->arch.untied, "arch", describe_arch(&checkpoint->arch), "stored", describe_stored(checkpoint->names),
-                  "warnings", checkpoint->names->warnings);
+        json_array_append_new(files, pi0_json_words(pi0_safetensors_shard_path(file, i)));
+    json_t *out = json_pack("{s:o,s:o,s:s,s:s,s:s,s:o,s:I,s:I,s:s,s:b,s:o,s:o,s:O}", "path", pi0_json_words(checkpoint->path), "dir",
+                            pi0_json_words(checkpoint->dir), "model", model_name(checkpoint->arch.pi05), "layout",
+                            pi0_layout_name(checkpoint->layout), "naming", checkpoint->naming, "files", files, "tensors_in_file",
+                            (json_int_t)pi0_safetensors_count(file), "bytes", (json_int_t)pi0_safetensors_data_bytes(file), "token_table",
+                            checkpoint->arch.untied || checkpoint->names->table_is_embed_tokens ? "embed_tokens" : "lm_head", "untied",
+                            (int)checkpoint->arch.untied, "arch", describe_arch(&checkpoint->arch), "stored",
+                            describe_stored(checkpoint->names), "warnings", checkpoint->names->warnings);
     if (out && tensors && json_object_set_new(out, "tensors", describe_tensors(checkpoint->names)) != 0) {
         json_decref(out);
         return NULL;

@@ -13,7 +13,7 @@ void pi0_checkpoint_warn(struct pi0_name_map *names, const pi0_log *log, const c
     va_end(args);
     pi0_log_warning(log, "%s", line);
     if (names)
-        json_array_append_new(names->warnings, json_string(line)); /* a lost line of inspect is no reason to refuse the model */
+        json_array_append_new(names->warnings, pi0_json_words(line)); /* a lost line of inspect is no reason to refuse the model */
 }
 
 /* ------------------------------------------------------------------ types of the keys that LeRobot and openpi's converter write */

@@ -109,6 +109,7 @@ void pi0_recipe_free(pi0_recipe **recipe);
 const pi0_recipe_facts *pi0_recipe_get_facts(const pi0_recipe *recipe);
 json_t *pi0_recipe_describe(const pi0_recipe *recipe); /* every field {"value","origin"}, statistics summary and warnings */
 json_t *pi0_recipe_to_json(const pi0_recipe *recipe);  /* the recipe file */
+json_t *pi0_json_words(const char *text);              /* a JSON string of any bytes: what is not UTF-8 becomes U+FFFD */
 
 /* Which slot a camera name means: the robot's key, its short form, or the slot's own name. The error lists expected and given.
  * *slot = -1 with PI0_OK: a camera that this robot may send and the model has no use for (ALOHA's cam_low). */

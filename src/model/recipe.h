@@ -216,10 +216,10 @@ pi0_status pi0_recipe_check(pi0_recipe_job *job, pi0_error *err);
 pi0_status pi0_recipe_read(pi0_recipe_job *job, const char *path, pi0_error *err);
 pi0_status pi0_recipe_value_read(pi0_recipe *recipe, int id, const json_t *value, const char *where, pi0_error *err);
 json_t *pi0_recipe_value_json(const pi0_recipe *recipe, int id); /* NULL when out of memory */
-json_t *pi0_json_words(const char *text);                        /* a JSON string of any bytes: what is not UTF-8 becomes '?' */
 
 /* recipe_set.c */
 pi0_status pi0_recipe_set(pi0_recipe *recipe, const char *assignment, pi0_error *err);
+int pi0_name_distance(const char *a, const char *b);                  /* edits between two names, for "nearest: ..." */
 pi0_status pi0_recipe_note_sets(pi0_recipe_job *job, pi0_error *err); /* which fields the user's --set will decide */
 
 /* recipe_openpi.c */

@@ -25,12 +25,16 @@ json_t *pi0_json_words(const char *text)
 {
     if (pi0_utf8_is_text(text, strlen(text)))
         return json_string(text);
-    char *copy = pi0_strdup(text);
-    for (char *c = copy; copy && *c; c++)
-        if ((unsigned char)*c >= 0x80)
-            *c = '?';
-    json_t *value = copy ? json_string(copy) : NULL;
-    pi0_free(copy);
+    pi0_text clean = {0};
+    const size_t bytes = strlen(text);
+    for (size_t i = 0; i < bytes;) {
+        uint32_t code;
+        const size_t n = pi0_utf8_decode((const uint8_t *)text + i, bytes - i, &code);
+        pi0_text_add_bytes(&clean, n ? text + i : "\xef\xbf\xbd", n ? n : 3);
+        i += n ? n : 1;
+    }
+    json_t *value = clean.failed ? NULL : json_string(clean.data);
+    pi0_text_release(&clean);
     return value;
 }
 

@@ -130,13 +130,18 @@ static pi0_status find_config(const pi0_recipe_job *job, const char *name, const
             list_configs(job, err);
             return status;
         }
+    int best = 0;
+    for (int i = 1; i < N_CONFIGS; i++)
+        if (pi0_name_distance(name, configs[i].name) < pi0_name_distance(name, configs[best].name))
+            best = i;
     pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "no openpi config is called %.200s", name);
     pi0_err_where(err, "--config %.200s", name);
     pi0_err_expected(err, "one of the names below");
     pi0_err_got(err, "%.200s", name);
-    pi0_err_hint(
-        err,
-        "a config of one's own is described by a recipe file: pi0 inspect MODEL --config NAME --write-recipe FILE.json, then --recipe");
+    pi0_err_hint(err,
+                 "nearest: %s; a config of one's own is described by a recipe file: pi0 inspect MODEL --config NAME --write-recipe "
+                 "FILE.json, then --recipe",
+                 configs[best].name);
     list_configs(job, err);
     return status;
 }

@@ -8,7 +8,7 @@
 
 /* ------------------------------------------------------------------ names */
 
-static int distance(const char *a, const char *b)
+int pi0_name_distance(const char *a, const char *b)
 {
     enum { LONGEST = 64 };
     int row[LONGEST + 1];
@@ -33,7 +33,8 @@ static pi0_status unknown_field(const char *key, pi0_error *err)
 {
     int best = 0;
     for (int id = 1; id < PI0_FIELDS; id++)
-        if (distance(key, pi0_recipe_field((pi0_field_id)id)->name) < distance(key, pi0_recipe_field((pi0_field_id)best)->name))
+        if (pi0_name_distance(key, pi0_recipe_field((pi0_field_id)id)->name) <
+            pi0_name_distance(key, pi0_recipe_field((pi0_field_id)best)->name))
             best = id;
     pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "the recipe has no field of this name: %.200s", key);
     pi0_err_where(err, "--set %.200s=...", key);
