@@ -41,7 +41,8 @@ extern const app_command *const app_commands[];
 const app_command *app_find_command(const char *name);
 void app_help_add(app_text *out, const app_command *command); /* NULL: the program's own help */
 
-/* Warns once about PI0_* variables that no option of any command answers to. */
-void app_environment_warn(app_report *report);
+/* Warns once about PI0_* variables that no option of any command answers to, and once about those whose value only commands other than the
+ * running one would refuse. */
+void app_environment_warn(app_report *report, const app_command *running);
 
 #endif

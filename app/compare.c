@@ -65,7 +65,7 @@ static bool option_gate(const app_args *args, const char *stage, double *error)
         const char *equals = strrchr(text, '=');
         size_t length = equals ? match_length(text, (size_t)(equals - text), stage) : 0;
         double value;
-        if (length && length >= best && app_read_double(equals + 1, &value)) {
+        if (length > best && app_read_double(equals + 1, &value)) {
             best = length;
             *error = value;
         }
@@ -89,36 +89,78 @@ static bool file_gate(const pi0_arrays *file, const char *stage, double *error)
     return best > 0;
 }
 
-pi0_status app_gates_open(app_gates *gates, const app_args *args, const pi0_arrays *file, pi0_error *err)
+bool app_is_stage(const char *name)
 {
-    *gates = (app_gates){.args = args, .file = file, .exact_arithmetic = true};
+    return strncmp(name, "ref/", 4) == 0 && strcmp(name, "ref/bf16_actions_raw") != 0;
+}
+
+static bool covers_a_stage(const pi0_arrays *file, const char *pattern, size_t bytes)
+{
+    for (size_t i = 0; i < pi0_arrays_count(file); i++) {
+        const char *name = pi0_arrays_at(file, i)->name;
+        if (app_is_stage(name) && match_length(pattern, bytes, name + 4))
+            return true;
+    }
+    return false;
+}
+
+/* The stages of the file without what follows their dot, each once, as the list of the error. */
+static pi0_status fail_no_stage(const pi0_arrays *file, const char *what, const char *where, pi0_error *err)
+{
+    app_err(err, PI0_ERR_FORMAT, "%s", what);
+    app_err_field(err->where, "%.300s", where);
+    app_err_field(err->expected, "all, the name of a stage in REF, or its part before the dot; REF holds those below");
+    app_text list = {0};
+    for (size_t i = 0; i < pi0_arrays_count(file); i++) {
+        const char *name = pi0_arrays_at(file, i)->name;
+        if (!app_is_stage(name))
+            continue;
+        const char *stage = name + 4;
+        size_t bytes = strcspn(stage, ".");
+        bool listed = false;
+        for (const char *line = list.data; line && *line; line += strcspn(line, "\n") + 1)
+            listed |= strcspn(line, "\n") == bytes && memcmp(line, stage, bytes) == 0;
+        if (!listed)
+            app_text_add(&list, "%.*s\n", (int)bytes, stage);
+    }
+    err->list = list.data;
+    return err->status;
+}
+
+static pi0_status check_tolerances(const app_args *args, const pi0_arrays *file, pi0_error *err)
+{
     const char *text;
     for (size_t i = 0; (text = app_args_nth(args, "tol", i)); i++) {
         const char *equals = strrchr(text, '=');
         double value;
-        if (equals && equals > text && app_read_double(equals + 1, &value) && value >= 0) {
-            bool known = false;
-            for (size_t k = 0; k < pi0_arrays_count(file); k++) {
-                const char *name = pi0_arrays_at(file, k)->name;
-                known |= strncmp(name, "ref/", 4) == 0 && match_length(text, (size_t)(equals - text), name + 4);
-            }
-            if (known)
-                continue;
-            app_err(err, PI0_ERR_ARGUMENT, "--tol names a stage that the reference file does not hold");
-            app_err_field(err->where, "--tol %.200s", text);
-            app_err_field(err->expected, "all, the name of a stage in REF, or its part before the dot: velocity");
+        if (!equals || equals == text || !app_read_double(equals + 1, &value) || value < 0) {
+            app_err(err, PI0_ERR_ARGUMENT, "--tol needs a stage and the largest error");
+            app_err_field(err->where, "--tol");
+            app_err_field(err->expected, "STAGE=VALUE, such as velocity=1e-3 or actions_raw=0.01 or all=1e-4");
+            app_err_field(err->got, "%.200s", text);
             return err->status;
         }
-        app_err(err, PI0_ERR_ARGUMENT, "--tol needs a stage and the largest error");
-        app_err_field(err->where, "--tol");
-        app_err_field(err->expected, "STAGE=VALUE, such as velocity=1e-3 or actions_raw=0.01 or all=1e-4");
-        app_err_field(err->got, "%.200s", text);
-        return err->status;
+        if (covers_a_stage(file, text, (size_t)(equals - text)))
+            continue;
+        fail_no_stage(file, "--tol names a stage that the reference file does not hold", text, err);
+        app_err_field(err->where, "--tol %.200s", text);
+        return err->status = PI0_ERR_ARGUMENT;
     }
+    return app_args_keys_once(args, "tol", err);
+}
+
+pi0_status app_gates_open(app_gates *gates, const app_args *args, const pi0_arrays *file, pi0_error *err)
+{
+    *gates = (app_gates){.args = args, .file = file, .exact_arithmetic = true};
+    pi0_status status = check_tolerances(args, file, err);
+    if (status != PI0_OK)
+        return status;
     for (size_t i = 0; i < pi0_arrays_count(file); i++) {
         const pi0_array *array = pi0_arrays_at(file, i);
         if (strncmp(array->name, "gate/", 5) != 0)
             continue;
+        if (!covers_a_stage(file, array->name + 5, strlen(array->name + 5)))
+            return fail_no_stage(file, "a gate of the reference file is for no stage in it", array->name, err);
         if (array->dtype != PI0_TEXT && app_array_count(array) == 1 && app_array_value(array, 0) >= 0)
             continue;
         app_err(err, PI0_ERR_FORMAT, "a gate of the reference file is not one number from 0 up");

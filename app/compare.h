@@ -13,6 +13,9 @@ typedef struct app_difference {
     size_t first_different;
 } app_difference;
 
+/* Whether an array of a reference file is a stage: ref/<stage>, but not the reference's own low-precision run. */
+bool app_is_stage(const char *name);
+
 /* Same shape required; the types may differ. */
 bool app_same_shape(const pi0_array *a, const pi0_array *b);
 app_difference app_compare(const pi0_array *got, const pi0_array *reference);

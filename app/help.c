@@ -70,7 +70,9 @@ void app_help_add(app_text *out, const app_command *command)
     app_text_add(out, "\n\nExamples\n%s", command->examples);
     for (int t = 0; t < APP_MAX_TABLES && command->syntax.tables[t]; t++)
         add_table(out, command->syntax.tables[t]);
-    app_text_add(out, "\nInside a name - and _ are the same, and --name=value is --name value; -- ends the options. Every option may "
-                      "also be\nset by a variable: --memory-limit by PI0_MEMORY_LIMIT (for options that may be repeated, one value a "
-                      "line); the\ncommand line wins, an empty variable counts as unset.\n");
+    app_text_add(out,
+                 "\nInside a name - and _ are the same, and --name=value is --name value; -- ends the options. Every option may "
+                 "also be\nset by a variable: --memory-limit by PI0_MEMORY_LIMIT (for options that may be repeated, one value a "
+                 "line); the\ncommand line wins, an empty variable counts as unset. A bad value is an error for the commands that have "
+                 "the option,\na warning for the others; a PI0_ variable that no option answers to is a warning.\n");
 }

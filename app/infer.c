@@ -47,12 +47,6 @@ typedef struct infer_run {
     size_t runs;
 } infer_run;
 
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t a = strlen(text), b = strlen(ending);
-    return a > b && strcmp(text + a - b, ending) == 0;
-}
-
 static pi0_status check_folder(const char *option, const char *path, pi0_error *err)
 {
     char folder[4096];
@@ -70,7 +64,6 @@ static pi0_status check_folder(const char *option, const char *path, pi0_error *
     return err->status;
 }
 
-/* Outputs that cannot work are refused before the minutes of work, not after. */
 /* A file that is both read and written, or written twice, would be lost without a word. */
 static pi0_status check_named_once(const app_args *args, const char *option, const char *path, pi0_error *err)
 {
@@ -87,6 +80,7 @@ static pi0_status check_named_once(const app_args *args, const char *option, con
     return PI0_OK;
 }
 
+/* Outputs that cannot work are refused before the minutes of work, not after. */
 static pi0_status check_outputs(const app_args *args, pi0_error *err)
 {
     static const struct {
@@ -96,7 +90,7 @@ static pi0_status check_outputs(const app_args *args, pi0_error *err)
         const char *path = app_args_text(args, files[i].option);
         if (!path)
             continue;
-        if (files[i].ending ? ends_with(path, files[i].ending) : app_result_can_write(path)) {
+        if (files[i].ending ? app_ends_with(path, files[i].ending) : app_result_can_write(path)) {
             pi0_status status = check_folder(files[i].option, path, err);
             if (status == PI0_OK)
                 status = check_named_once(args, files[i].option, path, err);

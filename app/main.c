@@ -117,7 +117,7 @@ static int run_command(app_context *app, int argc, char **argv)
         return app_fail(&app->report, &err, APP_READING);
     app->report.quiet = app_args_flag(&app->args, "quiet");
     app->json = app_args_flag(&app->args, "json");
-    app_environment_warn(&app->report);
+    app_environment_warn(&app->report, app->command);
     return app->command->run(app);
 }
 
@@ -146,5 +146,6 @@ int main(int argc, char **argv)
         return not_in_this_version(&app.report, app.command);
     int code = run_command(&app, argc - 2, argv + 2);
     app_args_release(&app.args);
+    app_text_release(&app.report.said);
     return code;
 }

@@ -33,7 +33,10 @@ const app_option app_model_options[] = {
      .help = "worker threads; 0, the default, is one for each physical core"},
     {.name = "isa", .kind = APP_TEXT, .metavar = "NAME", .help = "highest instruction set to use"},
     {.name = "disable", .kind = APP_TEXT, .metavar = "PASS[,PASS]", .help = "optimisation passes to leave out"},
-    {.name = "memory-limit", .kind = APP_SIZE, .metavar = "SIZE", .help = "refuse to start when the plan needs more, such as 8G"},
+    {.name = "memory-limit",
+     .kind = APP_SIZE,
+     .metavar = "SIZE",
+     .help = "refuse to start when the plan needs more, such as 8G or 512m; without it there is no limit"},
     {.name = NULL},
 };
 
@@ -65,6 +68,9 @@ pi0_status app_model_settings_fill(app_context *app, app_model_settings *setting
     memset(settings, 0, sizeof *settings);
     pi0_options *options = &settings->options;
     pi0_options_init(options);
+    pi0_status status = app_args_keys_once(args, "set", err);
+    if (status != PI0_OK)
+        return status;
     size_t n_set = 0;
     while (app_args_nth(args, "set", n_set))
         n_set++;

@@ -43,7 +43,7 @@ static bool in_choices(const char *choices, const char *text)
     return false;
 }
 
-static bool value_is_good(const app_option *option, const char *text)
+bool app_option_accepts(const app_option *option, const char *text)
 {
     int64_t integer;
     uint64_t number;
@@ -81,7 +81,7 @@ static void describe_kind(const app_option *option, char *field, size_t size)
         app_err_print(field, size, "a whole number from 0 to 18446744073709551615");
         break;
     case APP_SIZE:
-        app_err_print(field, size, "bytes, or a number with k, M, G or T (of 1024), such as 8G");
+        app_err_print(field, size, "more than 0 bytes, also as a number with k, M, G or T (of 1024): 8G, 512MiB");
         break;
     case APP_CHOICE:
         app_err_print(field, size, "one of: %s", option->choices);
@@ -91,7 +91,7 @@ static void describe_kind(const app_option *option, char *field, size_t size)
 
 static pi0_status add_value(app_args *args, const app_option *option, const char *text, bool from_environment, pi0_error *err)
 {
-    if (!value_is_good(option, text)) {
+    if (!app_option_accepts(option, text)) {
         char variable[64];
         app_option_variable(option, variable);
         app_err(err, PI0_ERR_ARGUMENT, "bad value of an option");
@@ -302,6 +302,23 @@ const char *app_args_nth(const app_args *args, const char *name, size_t index)
         if (strcmp(args->values[i].option->name, name) == 0 && index-- == 0)
             return args->values[i].text;
     return NULL;
+}
+
+pi0_status app_args_keys_once(const app_args *args, const char *name, pi0_error *err)
+{
+    const char *text, *before;
+    for (size_t i = 0; (text = app_args_nth(args, name, i)); i++)
+        for (size_t j = 0; j < i && (before = app_args_nth(args, name, j)); j++) {
+            size_t bytes = strcspn(text, "=");
+            if (strcspn(before, "=") != bytes || memcmp(before, text, bytes) != 0)
+                continue;
+            app_err(err, PI0_ERR_ARGUMENT, "--%s names one thing twice", name);
+            app_err_field(err->where, "--%s %.*s", name, (int)(bytes < 200 ? bytes : 200), text);
+            app_err_field(err->got, "%.200s and %.200s", before, text);
+            app_err_field(err->hint, "keep one of them");
+            return err->status;
+        }
+    return PI0_OK;
 }
 
 const char *app_args_text(const app_args *args, const char *name)

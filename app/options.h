@@ -11,7 +11,7 @@ typedef enum app_kind {
     APP_TEXT,  /* any text */
     APP_INT,   /* min .. max */
     APP_SEED,  /* 0 .. 2^64-1 */
-    APP_SIZE,  /* bytes: 8G, 512MiB, 1000000 */
+    APP_SIZE,  /* bytes, not 0: 8G, 512MiB, 1000000 */
     APP_CHOICE /* one of `choices` */
 } app_kind;
 
@@ -54,7 +54,10 @@ pi0_status app_args_parse(const char *command, const app_syntax *syntax, int arg
 pi0_status app_args_environment(const app_syntax *syntax, app_args *args, pi0_error *err);
 void app_args_release(app_args *args);
 
-/* The last value given, or NULL. */
+/* Of a repeatable KEY=VALUE option: a key given twice is an error, for which of the two was meant cannot be known. */
+pi0_status app_args_keys_once(const app_args *args, const char *name, pi0_error *err);
+
+/* The value given, the first of a repeatable option; or NULL. */
 const char *app_args_text(const app_args *args, const char *name);
 const char *app_args_nth(const app_args *args, const char *name, size_t index); /* NULL past the end */
 bool app_args_flag(const app_args *args, const char *name);
@@ -63,6 +66,9 @@ uint64_t app_args_unsigned(const app_args *args, const char *name, uint64_t miss
 
 /* "PI0_MEMORY_LIMIT" into name[64]. */
 void app_option_variable(const app_option *option, char name[64]);
+
+/* Whether `text` is a value of the option's kind. */
+bool app_option_accepts(const app_option *option, const char *text);
 
 /* The candidate with the smallest edit distance to `word`. */
 typedef struct app_nearest {
@@ -78,5 +84,8 @@ bool app_read_unsigned(const char *text, uint64_t *out);
 bool app_read_size(const char *text, uint64_t *out);
 bool app_read_flag(const char *text, bool *out);
 bool app_read_double(const char *text, double *out); /* plain decimal; blanks around it are fine */
+
+/* Whether a file's name has this ending, in either case, and something before it. */
+bool app_ends_with(const char *path, const char *ending);
 
 #endif

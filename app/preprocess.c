@@ -17,12 +17,6 @@ static const app_option options[] = {
     {.name = NULL},
 };
 
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t a = strlen(text), b = strlen(ending);
-    return a > b && strcmp(text + a - b, ending) == 0;
-}
-
 static pi0_status check_options(const app_args *args, pi0_error *err)
 {
     const char *path = app_args_text(args, "output");
@@ -33,7 +27,7 @@ static pi0_status check_options(const app_args *args, pi0_error *err)
         app_err_field(err->hint, "openpi checkpoints use pil, LeRobot's torch: the two differ; `pi0 inspect MODEL` says which");
         return err->status;
     }
-    if (ends_with(path, ".npy") || ends_with(path, ".png"))
+    if (app_ends_with(path, ".npy") || app_ends_with(path, ".png"))
         return PI0_OK;
     app_err(err, PI0_ERR_ARGUMENT, "the file's ending does not say a format that can be written");
     app_err_field(err->where, "--output");
@@ -68,7 +62,7 @@ static int print_done(app_context *app, const char *path, int size)
 
 static pi0_status write_picture(const char *path, const float *pixels, int size, pi0_error *err)
 {
-    if (ends_with(path, ".png"))
+    if (app_ends_with(path, ".png"))
         return pi0_image_write_png(path, pixels, size, err);
     pi0_array array = {.name = "", .dtype = PI0_F32, .rank = 3, .shape = {size, size, 3}, .data = pixels};
     array.bytes = (size_t)size * (size_t)size * 3 * sizeof(float);

@@ -140,9 +140,22 @@ void app_note(app_report *report, const char *format, ...)
     va_end(args);
 }
 
+/* The library warns at every opening and inference; the user needs to hear it once. */
+static bool said_before(app_report *report, const char *text)
+{
+    size_t bytes = strlen(text);
+    for (const char *line = report->said.data; line && *line; line += strcspn(line, "\n") + 1)
+        if (strncmp(line, text, bytes) == 0 && line[bytes] == '\n')
+            return true;
+    app_text_add(&report->said, "%s\n", text);
+    return false;
+}
+
 void app_report_log(void *user, pi0_log_level level, const char *text)
 {
     app_report *report = user;
+    if (level == PI0_LOG_WARNING && said_before(report, text))
+        return;
     if (level == PI0_LOG_WARNING)
         app_warn(report, "%s", text);
     else

@@ -21,6 +21,7 @@ typedef struct app_report {
     bool terminal;      /* stderr is one: progress may be drawn */
     bool line_open;     /* a progress line is on the screen */
     bool stdout_closed; /* the program was started without a stdout */
+    app_text said;      /* the library's warnings so far, one a line */
 } app_report;
 
 /* Starts an error of the program's own in *err (emptied first) and returns status. */

@@ -137,15 +137,9 @@ void app_result_table(app_text *out, const app_result *result, const pi0_info *i
     app_table_close(&table);
 }
 
-static bool ends_with(const char *path, const char *ending)
-{
-    size_t a = strlen(path), b = strlen(ending);
-    return a > b && strcmp(path + a - b, ending) == 0;
-}
-
 bool app_result_can_write(const char *path)
 {
-    return ends_with(path, ".npy") || ends_with(path, ".json") || ends_with(path, ".csv");
+    return app_ends_with(path, ".npy") || app_ends_with(path, ".json") || app_ends_with(path, ".csv");
 }
 
 static pi0_status write_npy(const char *path, const app_result *result, pi0_error *err)
@@ -170,10 +164,10 @@ static pi0_status write_npy(const char *path, const app_result *result, pi0_erro
 
 pi0_status app_result_write(const char *path, const app_result *result, const pi0_info *info, pi0_memory memory, pi0_error *err)
 {
-    if (ends_with(path, ".npy"))
+    if (app_ends_with(path, ".npy"))
         return write_npy(path, result, err);
     app_text text = {0};
-    if (ends_with(path, ".json"))
+    if (app_ends_with(path, ".json"))
         app_result_json(&text, result, info, memory);
     else
         app_result_csv(&text, result);

@@ -44,18 +44,18 @@ bool app_read_size(const char *text, uint64_t *out)
     double value;
     if (!app_read_double(number, &value))
         return false;
-    static const char letters[] = "kMGT";
+    static const char letters[] = "kmgt";
     const char *unit = text + digits;
-    if (*unit && !(*unit == 'B' && !unit[1])) {
-        const char *found = strchr(letters, *unit == 'K' ? 'k' : *unit);
+    if (*unit && strcasecmp(unit, "B") != 0) {
+        const char *found = strchr(letters, tolower((unsigned char)*unit));
         const char *rest = unit + 1;
-        bool decimal = strcmp(rest, "B") == 0; /* kB, MB, GB are of 1000; k, kiB, Ki of 1024 */
-        if (!found || (*rest && !decimal && strcmp(rest, "i") != 0 && strcmp(rest, "iB") != 0))
+        bool decimal = strcasecmp(rest, "B") == 0; /* kB, MB, GB are of 1000; k, kiB, Ki of 1024 */
+        if (!found || (*rest && !decimal && strcasecmp(rest, "i") != 0 && strcasecmp(rest, "iB") != 0))
             return false;
         for (const char *at = letters; at <= found; at++)
             value *= decimal ? 1000.0 : 1024.0;
     }
-    if (!(value < 9.0e18))
+    if (!(value >= 1 && value < 9.0e18))
         return false;
     *out = (uint64_t)value;
     return true;
@@ -98,6 +98,12 @@ bool app_read_double(const char *text, double *out)
         return false;
     *out = value;
     return true;
+}
+
+bool app_ends_with(const char *path, const char *ending)
+{
+    size_t a = strlen(path), b = strlen(ending);
+    return a > b && strcasecmp(path + a - b, ending) == 0;
 }
 
 /* Levenshtein over two rows; names longer than the rows are no candidates. */
