@@ -47,11 +47,6 @@ typedef struct check_run {
     size_t raw_count, robot_count;
 } check_run;
 
-static bool is_stage(const char *name)
-{
-    return strncmp(name, "ref/", 4) == 0 && strcmp(name, "ref/bf16_actions_raw") != 0;
-}
-
 static pi0_status bad_reference(pi0_error *err, const char *path, const char *what, const char *hint)
 {
     app_err(err, PI0_ERR_FORMAT, "%s", what);
@@ -96,21 +91,23 @@ static pi0_status read_reference(app_context *app, check_run *run, pi0_error *er
         return app_err(err, PI0_ERR_MEMORY, "not enough memory for %zu stages", count);
     for (size_t i = 0; i < count; i++) {
         const char *name = pi0_arrays_at(run->reference, i)->name;
-        if (is_stage(name))
+        if (app_is_stage(name))
             run->rows[run->n_rows++].stage = name + 4;
         named += *name != '\0';
     }
     if (!named)
-        return bad_reference(err, path, "a single array is no reference", "give an .npz, such as `pi0 infer --record REF.npz` writes");
+        return bad_reference(err, path, "a single array is no reference",
+                             "give an .npz, such as `pi0 infer MODEL OBSERVATION... --record REF.npz` writes");
     if (!run->n_rows)
         return bad_reference(err, path, "the file holds no array named ref/<stage>, so there is nothing to compare with",
-                             "record one with `pi0 infer --record REF.npz` or with the tools that drive the reference code");
+                             "record one with `pi0 infer MODEL OBSERVATION... --record REF.npz`, or with the scripts in tools/ that drive "
+                             "the reference code");
     const pi0_array *noise = pi0_arrays_find(run->reference, "noise");
     if (!noise)
         noise = pi0_arrays_find(run->reference, "ref/noise");
     if (!noise)
         return bad_reference(err, path, "the reference file holds no noise, so its run cannot be replayed",
-                             "store the starting noise that the reference used as the array `noise`, f32 [H,A]");
+                             "store the starting noise that the reference used as the array `noise`, [H,A] f32");
     /* raw observations have no tokens */
     run->preprocessed = pi0_arrays_find(run->reference, "tokens") != NULL;
     if (run->steps == 0)
@@ -123,10 +120,15 @@ static pi0_status read_reference(app_context *app, check_run *run, pi0_error *er
 static pi0_status give_observation(check_run *run, pi0_session *session, pi0_error *err)
 {
     pi0_status status = pi0_set_observation(session, run->reference, run->preprocessed, err);
-    const pi0_array *noise = pi0_arrays_find(run->reference, "ref/noise");
-    if (status != PI0_OK || pi0_arrays_find(run->reference, "noise") || noise->rank != 2 || noise->dtype != PI0_F32)
+    if (status != PI0_OK || pi0_arrays_find(run->reference, "noise"))
         return status;
-    return pi0_set_noise(session, noise->data, (int)noise->shape[0], (int)noise->shape[1], err);
+    float *noise = NULL;
+    int rows, columns;
+    status = app_noise_take(pi0_arrays_find(run->reference, "ref/noise"), "ref/noise", &noise, &rows, &columns, err);
+    if (status == PI0_OK)
+        status = pi0_set_noise(session, noise, rows, columns, err);
+    free(noise);
+    return status;
 }
 
 static pi0_status infer_once(app_context *app, check_run *run, bool taps, pi0_model **model, pi0_session **session, app_phase *phase,

@@ -12,7 +12,7 @@ const app_option app_observation_options[] = {
      .help = "one camera (repeatable): NAME as the robot or the model calls it; png, jpeg or npy"},
     {.name = "state", .kind = APP_TEXT, .metavar = "V,V,...|FILE.npy", .help = "the raw state, in the robot's own order and units"},
     {.name = "prompt", .kind = APP_TEXT, .metavar = "TEXT", .help = "the instruction"},
-    {.name = "noise", .kind = APP_TEXT, .metavar = "FILE.npy", .help = "the starting noise, [H,A] or [1,H,A]"},
+    {.name = "noise", .kind = APP_TEXT, .metavar = "FILE.npy", .help = "the starting noise, f32 (or f64, f16) [H,A] or [1,H,A]"},
     {.name = "seed", .kind = APP_SEED, .metavar = "N", .help = "of the noise, when none is given (default 0)"},
     {.name = "obs",
      .kind = APP_TEXT,
@@ -32,12 +32,6 @@ double app_now_ms(void)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
 }
 
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t a = strlen(text), b = strlen(ending);
-    return a >= b && strcmp(text + a - b, ending) == 0;
-}
-
 /* The one array of a .npy file. */
 static pi0_status read_single(const char *option, const char *path, pi0_arrays **file, const pi0_array **array, pi0_error *err)
 {
@@ -55,11 +49,15 @@ static pi0_status read_single(const char *option, const char *path, pi0_arrays *
     return err->status;
 }
 
+static const char state_forms[] = "numbers separated by commas, or a FILE.npy that holds them";
+
 static pi0_status state_from_file(const char *path, double **out, size_t *count, pi0_error *err)
 {
     pi0_arrays *file = NULL;
     const pi0_array *array = NULL;
     pi0_status status = read_single("--state", path, &file, &array, err);
+    if (status == PI0_ERR_IO)
+        app_err_field(err->expected, "%s", state_forms);
     if (status != PI0_OK)
         goto done;
     size_t n = app_array_count(array);
@@ -85,7 +83,7 @@ done:
 
 pi0_status app_state_read(const char *text, double **out, size_t *count, pi0_error *err)
 {
-    if (ends_with(text, ".npy"))
+    if (app_ends_with(text, ".npy"))
         return state_from_file(text, out, count, err);
     size_t n = 1, filled = 0;
     for (const char *at = text; *at; at++)
@@ -104,7 +102,7 @@ pi0_status app_state_read(const char *text, double **out, size_t *count, pi0_err
             free(values);
             app_err(err, PI0_ERR_ARGUMENT, "the state holds something that is not a finite number");
             app_err_field(err->where, "--state, item %zu", filled + 1);
-            app_err_field(err->expected, "numbers separated by commas, or a FILE.npy");
+            app_err_field(err->expected, "%s", state_forms);
             app_err_field(err->got, "%s", item);
             return err->status;
         }
@@ -118,34 +116,36 @@ pi0_status app_state_read(const char *text, double **out, size_t *count, pi0_err
     return PI0_OK;
 }
 
+pi0_status app_noise_take(const pi0_array *array, const char *where, float **out, int *rows, int *columns, pi0_error *err)
+{
+    int lead = array->rank == 3 && array->shape[0] == 1;
+    bool floats = array->dtype == PI0_F32 || array->dtype == PI0_F64 || array->dtype == PI0_F16;
+    if (array->rank - lead != 2 || !floats || array->shape[lead] < 1 || array->shape[lead] > INT32_MAX || array->shape[lead + 1] < 1 ||
+        array->shape[lead + 1] > INT32_MAX) {
+        app_err(err, PI0_ERR_ARGUMENT, "the noise has a wrong shape or type");
+        app_err_field(err->where, "%.400s", where);
+        app_err_field(err->expected, "f32 (or f64, f16) [H,A] or [1,H,A]: the horizon, and the model's action width");
+        app_array_describe(array, err->got, sizeof err->got);
+        return err->status;
+    }
+    size_t count = app_array_count(array);
+    *out = malloc(count * sizeof **out);
+    if (!*out)
+        return app_err(err, PI0_ERR_MEMORY, "not enough memory for the noise");
+    for (size_t i = 0; i < count; i++)
+        (*out)[i] = (float)app_array_value(array, i);
+    *rows = (int)array->shape[lead];
+    *columns = (int)array->shape[lead + 1];
+    return PI0_OK;
+}
+
 static pi0_status load_noise(const char *path, app_observation *observation, pi0_error *err)
 {
     pi0_arrays *file = NULL;
     const pi0_array *array = NULL;
     pi0_status status = read_single("--noise", path, &file, &array, err);
-    if (status != PI0_OK)
-        goto done;
-    int lead = array->rank == 3 && array->shape[0] == 1;
-    bool real = array->dtype == PI0_F32 || array->dtype == PI0_F64 || array->dtype == PI0_F16 || array->dtype == PI0_BF16;
-    if (array->rank - lead != 2 || !real || array->shape[lead] < 1 || array->shape[lead] > INT32_MAX || array->shape[lead + 1] < 1 ||
-        array->shape[lead + 1] > INT32_MAX) {
-        status = app_err(err, PI0_ERR_ARGUMENT, "--noise has a wrong shape or type");
-        app_err_field(err->where, "%.400s", path);
-        app_err_field(err->expected, "f32 [H,A] or [1,H,A]: the horizon, and the model's action width");
-        app_array_describe(array, err->got, sizeof err->got);
-        goto done;
-    }
-    size_t count = app_array_count(array);
-    observation->noise = malloc(count * sizeof *observation->noise);
-    if (!observation->noise) {
-        status = app_err(err, PI0_ERR_MEMORY, "not enough memory for the noise");
-        goto done;
-    }
-    for (size_t i = 0; i < count; i++)
-        observation->noise[i] = (float)app_array_value(array, i);
-    observation->noise_rows = (int)array->shape[lead];
-    observation->noise_columns = (int)array->shape[lead + 1];
-done:
+    if (status == PI0_OK)
+        status = app_noise_take(array, path, &observation->noise, &observation->noise_rows, &observation->noise_columns, err);
     pi0_arrays_free(&file);
     return status;
 }
@@ -222,7 +222,7 @@ pi0_status app_observation_load(const app_args *args, app_observation *observati
     observation->preprocessed = app_args_text(args, "preprocessed") != NULL;
     const char *all = app_args_text(args, observation->preprocessed ? "preprocessed" : "obs");
     if (status == PI0_OK && all)
-        status = pi0_arrays_read(all, &observation->all, err);
+        status = pi0_observation_read(all, &observation->all, err);
     observation->decode_ms = app_now_ms() - start;
     return status;
 }

@@ -31,8 +31,11 @@ int app_observation_rows(const app_observation *observation);
 pi0_status app_observation_apply(const app_observation *observation, const pi0_info *info, pi0_session *session, pi0_error *err);
 void app_observation_release(app_observation *observation);
 
-/* "0.1,-0.2,3" or a .npy file of one row -> heap doubles. */
+/* "0.1,-0.2,3" or the path of a .npy file of one row -> heap doubles. */
 pi0_status app_state_read(const char *text, double **out, size_t *count, pi0_error *err);
+
+/* Noise [H,A] or [1,H,A] of any float type -> heap floats. `where` names it in an error. */
+pi0_status app_noise_take(const pi0_array *array, const char *where, float **out, int *rows, int *columns, pi0_error *err);
 
 /* One element as a double, whatever the array's numeric type. */
 double app_array_value(const pi0_array *array, size_t index);

@@ -78,11 +78,8 @@ pi0_status app_dump_write(const char *path, const pi0_session *session, pi0_erro
 
 static void put_observation(array_list *list, const app_observation *observation)
 {
-    for (size_t i = 0; observation->all && i < pi0_arrays_count(observation->all); i++) {
-        const pi0_array *array = pi0_arrays_at(observation->all, i);
-        if (strncmp(array->name, "ref/", 4) != 0 && strncmp(array->name, "gate/", 5) != 0)
-            list_put(list, array);
-    }
+    for (size_t i = 0; observation->all && i < pi0_arrays_count(observation->all); i++)
+        list_put(list, pi0_arrays_at(observation->all, i));
     for (size_t i = 0; i < observation->n_images; i++)
         list_put(list, &observation->images[i].array);
     if (observation->state) {

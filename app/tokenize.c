@@ -27,7 +27,8 @@ static const app_option options[] = {
 
 typedef struct tokenize_run {
     app_model_settings settings;
-    pi0_tokenizer *tokenizer;
+    pi0_tokenizer *tokenizer; /* or, with --as-prompt, */
+    pi0_prompter *prompter;
     double *state;
     size_t state_count;
     int64_t *ids;
@@ -36,21 +37,15 @@ typedef struct tokenize_run {
     app_json json;
 } tokenize_run;
 
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t a = strlen(text), b = strlen(ending);
-    return a > b && strcmp(text + a - b, ending) == 0;
-}
-
 /* A file that is no checkpoint is the tokenizer itself. */
 static bool is_tokenizer_file(const char *path)
 {
     struct stat info;
-    if (ends_with(path, ".safetensors") || ends_with(path, ".pi0"))
+    if (app_ends_with(path, ".safetensors") || app_ends_with(path, ".pi0"))
         return false;
     if (stat(path, &info) == 0)
         return !S_ISDIR(info.st_mode);
-    return ends_with(path, ".json") || ends_with(path, ".model");
+    return app_ends_with(path, ".json") || app_ends_with(path, ".model");
 }
 
 static pi0_status bad_combination(pi0_error *err, const char *what, const char *hint)
@@ -75,7 +70,7 @@ static pi0_status check_combination(const app_args *args, pi0_error *err)
         return bad_combination(err, "--as-prompt needs a MODEL, not a tokenizer file",
                                "give the checkpoint, and the file with --tokenizer FILE");
     if (app_args_text(args, "state") && !as_prompt)
-        return bad_combination(err, "--state needs --as-prompt", "plain text has no state in it");
+        return bad_combination(err, "--state needs --as-prompt", "add --as-prompt, or leave out --state: plain text has no state in it");
     return PI0_OK;
 }
 
@@ -134,10 +129,7 @@ static pi0_status encode_prompt(app_context *app, tokenize_run *run, const char 
     int64_t *ids = NULL;
     size_t count = 0;
     char *framed = NULL;
-    pi0_status status =
-        pi0_prompt_tokens(app->args.positional[0], &run->settings.options, text, run->state, run->state_count, &ids, &count, &framed, err);
-    /* what the first line said about the model holds for all */
-    run->settings.options.log = NULL;
+    pi0_status status = pi0_prompter_tokens(run->prompter, text, run->state, run->state_count, &ids, &count, &framed, err);
     if (status == PI0_OK)
         add_ids(app, run, ids, count, framed, strlen(framed));
     pi0_ids_free(&ids);
@@ -258,8 +250,9 @@ static pi0_status compute(app_context *app, tokenize_run *run, pi0_error *err)
         status = app_model_settings_fill(app, &run->settings, err);
     if (status == PI0_OK && app_args_text(args, "state"))
         status = app_state_read(app_args_text(args, "state"), &run->state, &run->state_count, err);
-    if (status == PI0_OK && !app_args_flag(args, "as-prompt"))
-        status = open_tokenizer(app, run, err);
+    if (status == PI0_OK)
+        status = app_args_flag(args, "as-prompt") ? pi0_prompter_open(args->positional[0], &run->settings.options, &run->prompter, err)
+                                                  : open_tokenizer(app, run, err);
     if (status != PI0_OK)
         return status;
     if (!app_args_flag(args, "stdin")) {
@@ -285,6 +278,7 @@ static int tokenize(app_context *app)
     int code = status == PI0_OK ? app_print(&app->report, &run.out) : app_fail(&app->report, &err, APP_READING);
     app_text_release(&run.out);
     pi0_tokenizer_close(&run.tokenizer);
+    pi0_prompter_close(&run.prompter);
     free(run.ids);
     free(run.state);
     app_model_settings_release(&run.settings);

@@ -100,6 +100,9 @@ typedef struct pi0_array {
 typedef struct pi0_arrays pi0_arrays;
 
 PI0_API pi0_status pi0_arrays_read(const char *path, pi0_arrays **out, pi0_error *err); /* .npy or .npz, told by content */
+
+/* The same without the arrays named ref/... and gate/..., which belong to `pi0 check`: they are not decoded, so may be of any kind. */
+PI0_API pi0_status pi0_observation_read(const char *path, pi0_arrays **out, pi0_error *err);
 PI0_API size_t pi0_arrays_count(const pi0_arrays *arrays);
 PI0_API const pi0_array *pi0_arrays_at(const pi0_arrays *arrays, size_t index);
 PI0_API const pi0_array *pi0_arrays_find(const pi0_arrays *arrays, const char *name); /* NULL when absent */
@@ -227,7 +230,8 @@ PI0_API pi0_status pi0_set_prompt(pi0_session *session, const char *prompt, pi0_
 PI0_API pi0_status pi0_set_noise(pi0_session *session, const float *noise, int rows, int cols, pi0_error *err);
 
 /* Skips the input transforms for one model input: "image.<slot>" f32 [S,S,3] in [-1,1], "tokens" i64 [n], "state" f32 [A],
- * "noise" f32 [H,A]. A session that was given any of these must be given all of them but absent cameras and noise. */
+ * "noise" [H,A] f32 (or f64, f16: rounded to f32). A session that was given any of these must be given all of them but absent cameras and
+ * noise. */
 PI0_API pi0_status pi0_set_input(pi0_session *session, const pi0_array *input, pi0_error *err);
 
 /* Sets every array of an observation file at once (CLI.md, --obs; with preprocessed != 0, --preprocessed).
@@ -277,11 +281,17 @@ PI0_API pi0_status pi0_tokenizer_encode(const pi0_tokenizer *tokenizer, const ch
 /* ids -> text (malloc'ed, pi0_text_free). Special tokens are written as their names. */
 PI0_API pi0_status pi0_tokenizer_decode(const pi0_tokenizer *tokenizer, const int64_t *ids, size_t count, char **text, pi0_error *err);
 
-/* A prompt as the model at `path` would be given it: cleaned, framed, with the state in it where the recipe says so (state: raw, or
- * NULL with count 0 where the recipe needs none), cut at its limit. *ids and *framed are malloc'ed (pi0_text_free on framed, free ids with
- * pi0_ids_free); framed is the text before tokenizing. */
-PI0_API pi0_status pi0_prompt_tokens(const char *path, const pi0_options *options, const char *prompt, const double *state,
-                                     size_t state_count, int64_t **ids, size_t *count, char **framed, pi0_error *err);
+/* What a model does with prompts, without its weights. Used by one thread at a time. */
+typedef struct pi0_prompter pi0_prompter;
+
+PI0_API pi0_status pi0_prompter_open(const char *path, const pi0_options *options, pi0_prompter **out, pi0_error *err);
+PI0_API void pi0_prompter_close(pi0_prompter **prompter);
+
+/* A prompt as the model would be given it: cleaned, framed, with the state in it where the recipe says so (state: raw, or NULL with count
+ * 0 where the recipe needs none), cut at its limit. *ids and *framed are malloc'ed (pi0_text_free on framed, free ids with pi0_ids_free);
+ * framed is the text before tokenizing. */
+PI0_API pi0_status pi0_prompter_tokens(const pi0_prompter *prompter, const char *prompt, const double *state, size_t state_count,
+                                       int64_t **ids, size_t *count, char **framed, pi0_error *err);
 PI0_API void pi0_ids_free(int64_t **ids);
 
 /* The tokenizer file that a model would use. path_out is malloc'ed (pi0_text_free). *rules_out: "hf" or "spm". */
@@ -305,8 +315,9 @@ typedef struct pi0_synth_options {
 
 PI0_API void pi0_synth_options_init(pi0_synth_options *options);
 
-/* Writes a complete random checkpoint into dir (must not exist, or be empty): weights, config, processors or assets, statistics, tokenizer.
- * The same options give the same bytes on every machine. Written beside dir and renamed: failure or cancel leaves nothing. */
+/* Writes a complete random checkpoint into dir (must not exist, or be empty, and no link): weights, config, processors or assets,
+ * statistics, tokenizer. The same options give the same bytes on every machine. Written beside dir and renamed: failure or cancel leaves
+ * nothing. */
 PI0_API pi0_status pi0_synth(const char *dir, const pi0_synth_options *options, pi0_error *err);
 
 #ifdef __cplusplus

@@ -86,6 +86,39 @@ static void written_archives_are_read_back_and_always_the_same(void **state)
     pi0_test_remove_dir(dir);
 }
 
+/* A file of observations may hold pickled objects where nobody looks. */
+static void skipped_arrays_may_be_of_any_kind(void **state)
+{
+    (void)state;
+    pi0_error err = {0};
+    pi0_arrays *arrays;
+    const char *const skip[] = {"zz", "b", NULL}, *const other[] = {"a", NULL};
+    PI0_ASSERT_OK(pi0_arrays_read_without(pi0_test_data("npy/bad_object.npz"), skip, &arrays, &err), &err);
+    assert_int_equal(pi0_arrays_count(arrays), 1);
+    assert_non_null(pi0_arrays_find(arrays, "a"));
+    pi0_arrays_free(&arrays);
+    assert_int_equal(pi0_arrays_read_without(pi0_test_data("npy/bad_object.npz"), other, &arrays, &err), PI0_ERR_UNSUPPORTED);
+    pi0_test_assert_error(&err, PI0_ERR_UNSUPPORTED, "array \"b\"", NULL);
+}
+
+static void endings_may_be_upper_case(void **state)
+{
+    (void)state;
+    pi0_error err = {0};
+    pi0_arrays *arrays;
+    char *dir = pi0_test_make_dir();
+    const float values[2] = {1, 2};
+    const pi0_array array = {.name = "x", .dtype = PI0_F32, .rank = 1, .shape = {2}, .data = values, .bytes = sizeof values};
+    static const char *const names[] = {"X.NPY", "X.Npz"};
+    for (size_t i = 0; i < 2; i++) {
+        PI0_ASSERT_OK(pi0_arrays_write(pi0_test_path(dir, names[i]), &array, 1, &err), &err);
+        PI0_ASSERT_OK(pi0_arrays_read(pi0_test_path(dir, names[i]), &arrays, &err), &err);
+        assert_string_equal(pi0_arrays_at(arrays, 0)->name, i ? "x" : "");
+        pi0_arrays_free(&arrays);
+    }
+    pi0_test_remove_dir(dir);
+}
+
 static void bf16_is_written_as_f32(void **state)
 {
     (void)state;
@@ -309,6 +342,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(written_npy_files_are_numpys_own_bytes),
         cmocka_unit_test(written_archives_are_read_back_and_always_the_same),
+        cmocka_unit_test(skipped_arrays_may_be_of_any_kind),
+        cmocka_unit_test(endings_may_be_upper_case),
         cmocka_unit_test(bf16_is_written_as_f32),
         cmocka_unit_test(arrays_that_cannot_be_written_are_refused),
         cmocka_unit_test(a_full_disk_leaves_the_old_file),

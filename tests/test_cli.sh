@@ -95,13 +95,21 @@ expect "number out of range" 2 'from 1 to' infer MODEL --steps 0
 expect "number with a tail" 2 'got: *3x' infer MODEL --steps 3x
 expect "choice" 2 'pil torch' preprocess picture.npy --resize bilinear -o o.npy
 expect "size" 2 'bytes' inspect MODEL --memory-limit lots
+expect "a limit of nothing" 2 'more than 0 bytes' inspect MODEL --memory-limit 0
+expect "one field set twice" 2 'where: *--set prompt.clean' inspect MODEL --set prompt.clean=true --set image.size=224 --set prompt.clean=false
 expect "no observation" 2 'observation' infer MODEL
 expect "image without a name" 2 'NAME=FILE' infer MODEL --image picture.npy
 expect "same camera twice" 2 'twice' infer MODEL --image a=picture.npy --image a=picture.npy
 expect "state that is not numbers" 2 'item 2' infer MODEL --state 1,two,3
 expect "state with nan" 2 'finite' infer MODEL --state 1,nan
+expect "state that is a word says both forms" 2 'numbers separated by commas, or a FILE.npy' infer MODEL --state rest
+expect "state file that is not there says both forms" 3 'numbers separated by commas, or a FILE.npy' infer MODEL --state rest.npy
+cp two_rows.npy TWO_ROWS.NPY
+expect "state file in upper case" 2 '\[1,n\]' infer MODEL --state TWO_ROWS.NPY
 expect "state file of two rows" 2 '\[1,n\]' infer MODEL --state two_rows.npy
 expect "G2 noise of rank 1" 2 '\[H,A\]' infer MODEL --state 1 --noise state.npy
+npy whole_noise.npy '<i4' '50, 32' "head -c 6400 /dev/zero"
+expect "G2 noise of whole numbers" 2 'f32 (or f64, f16)' infer MODEL --state 1 --noise whole_noise.npy
 expect "output ending" 2 '.csv' infer MODEL --state 1 -o actions.txt
 expect "output folder that is not there" 1 'folder' infer MODEL --state 1 -o nowhere/actions.npy
 expect "preprocessed beside an image" 2 'whole observation' infer MODEL --preprocessed o.npz --image a=picture.npy
@@ -116,7 +124,8 @@ expect "synth needs its options" 2 '.--layout' synth DIR --model pi0 --size tiny
 # ---------------------------------------------------------------- environment
 PI0_STEPS=abc expect "bad value of a twin" 2 'PI0_STEPS' infer MODEL --state 1
 PI0_STEPS=abc expect "bad value of a twin that the command line overrides" 2 'PI0_STEPS' infer MODEL --state 1 --steps 3
-PI0_STEPS=abc expect "a twin of another command's option is left alone" 0 - doctor
+PI0_STEPS=abc expect "a bad twin of another command's option is a warning" 0 'PI0_STEPS=abc' doctor
+PI0_STEPS=3 try doctor; [ $code = 0 ] && ! grep -q warning err; holds "a good twin of another command's option is left alone"
 PI0_JSON=1 try doctor; head -c 1 out | grep -q '{'; holds "J15 PI0_JSON=1 is on"
 PI0_JSON=0 try doctor; [ $code = 0 ] && ! head -c 1 out | grep -q '{'; holds "J15 PI0_JSON=0 is off"
 PI0_JSON=off try doctor; [ $code = 0 ] && ! head -c 1 out | grep -q '{'; holds "J15 PI0_JSON=off is off"
@@ -146,6 +155,8 @@ expect "preprocess to npy" 0 - preprocess picture.npy --resize pil --size 32 -o 
 [ "$(wc -c <seen.npy)" = $((128 + 32 * 32 * 3 * 4)) ]; holds "its size is that of f32 [32,32,3]"
 expect "preprocess to png" 0 - preprocess picture.npy --resize torch -o seen.png
 expect "preprocess reads its own png" 0 - preprocess seen.png --resize pil -o again.npy
+cp seen.png SEEN.PNG
+expect "endings in upper case" 0 - preprocess SEEN.PNG --resize pil -o AGAIN.NPY; cmp -s again.npy AGAIN.NPY; holds "are the same formats"
 expect "preprocess of a broken picture" 3 'broken.png' preprocess broken.png --resize pil -o never.npy
 [ ! -e never.npy ]; holds "it wrote nothing"
 expect "preprocess into an absent folder" 1 'nowhere' preprocess picture.npy --resize pil -o nowhere/o.npy
@@ -154,16 +165,28 @@ expect "preprocess into an absent folder" 1 'nowhere' preprocess picture.npy --r
 CONFIG="--config pi0_aloha_sim"
 expect "synth tiny" 0 - synth tiny --model pi0 --layout openpi --size tiny $CONFIG --seed 7
 expect "synth into a folder that is not empty" 2 'tiny' synth tiny --model pi0 --layout openpi --size tiny $CONFIG
+mkdir -m 755 here; ln -s here link
+for target in . here/. link link/; do
+    expect "synth onto $target" 2 'new or an empty' synth $target --model pi0 --layout openpi --size tiny $CONFIG
+done
+[ -z "$(ls -A here)" ] && [ -z "$(ls -d ./*.tmp .*.tmp 2>/dev/null)" ]; holds "wrote nothing"
+(umask 027; "$PI0" synth here --model pi0 --layout openpi --size tiny $CONFIG >out 2>err; "$PI0" synth fresh --model pi0 --layout openpi --size tiny $CONFIG >out 2>err)
+[ "$(stat -c %a fresh fresh/model.safetensors here | tr '\n' ' ')" = "750 640 755 " ]
+holds "what synth makes has the umask's permissions, what was there keeps its own"
 expect "inspect" 0 - inspect tiny $CONFIG
 grep -q '^recipe$' out && grep -q 'rule: ' out && grep -q '^memory$' out && ! grep -q '^tensors$' out; holds "inspect has its sections, and tensors only when asked"
 expect "inspect --tensors" 0 - inspect tiny $CONFIG --tensors
 grep -q '^tensors$' out && grep -q 'action_in_proj' out; holds "inspect --tensors lists tensors"
 expect "inspect --json" 0 - inspect tiny $CONFIG --json
+mkdir "$(printf 'odd\377')" && ln -s ../tiny "$(printf 'odd\377/tiny')"
+expect "inspect --json of a path that is no UTF-8" 0 - inspect "$(printf 'odd\377/tiny')" $CONFIG --json; grep -q 'odd\(\\ufffd\|�\)/tiny' out; holds "shows U+FFFD"
 head -c 1 out | grep -q '{' && grep -q '"recipe"' out; holds "inspect --json is an object"
 expect "inspect --write-recipe" 0 - inspect tiny $CONFIG --write-recipe recipe.json
 [ -s recipe.json ]; holds "the recipe is written"
 STATE=0,0.1,-0.2,0.3,0,0,0.5,0,0.1,-0.2,0.3,0,0,0.5
 OBS="--image cam_high=picture.npy --state $STATE --prompt lift"
+expect "a config nearly right names the nearest" 2 'nearest: pi0_aloha_sim;' infer tiny $OBS --config pi0_alohasim
+expect "a field nearly right names the nearest" 2 'nearest: prompt.clean' infer tiny $OBS $CONFIG --set prompt.claen=true
 expect "B1 infer says its precision and device before it starts" 0 'f32 on cpu' infer tiny $CONFIG $OBS
 grep -q 'vision' err; holds "and its timings"
 [ $code = 0 ] && grep -q '^ *49 ' out; holds "its table has 50 rows"
@@ -185,8 +208,14 @@ expect "G1 another seed" 0 - infer tiny $CONFIG $OBS --seed 1 -o seed.csv
 ! cmp -s seed.csv plain.csv; holds "and other actions"
 expect "G3 noise [H,A]" 0 - infer tiny $CONFIG $OBS --noise noise.npy -o n2.csv
 expect "G3 noise [1,H,A]" 0 - infer tiny $CONFIG $OBS --noise noise3.npy -o n3.csv
+npy wide_noise.npy '<f8' '50, 32' "head -c 12800 /dev/zero"
+expect "G3 noise of f64" 0 - infer tiny $CONFIG $OBS --noise wide_noise.npy -o N64.CSV; cmp -s n2.csv N64.CSV; holds "is the same noise"
 cmp -s n2.csv n3.csv; holds "G3 both give the same actions"
-expect "G2 noise of one row" 2 '50' infer tiny $CONFIG $OBS --noise short_noise.npy
+expect "G2 noise of one row" 2 'horizon 1' infer tiny $CONFIG $OBS --noise short_noise.npy
+expect "what it tries to help with helps" 0 - infer tiny $CONFIG $OBS --noise short_noise.npy --horizon 1 --memory-limit 1g
+expect "a limit in small letters" 1 'at most 65536 bytes' infer tiny $CONFIG $OBS --memory-limit 64k
+expect "a prompt that is cut" 0 - infer tiny $CONFIG --image cam_high=picture.npy --state $STATE --repeat 3 --prompt="$(yes lift | head -n 100 | tr '\n' ' ')"
+[ "$(grep -c 'is cut to' err)" = 1 ]; holds "is one warning, however often it runs"
 expect "wrong width of the state" 2 '14' infer tiny $CONFIG --image cam_high=picture.npy --state 1,2,3 --prompt lift
 expect "C7 unknown camera" 2 'cam_high' infer tiny $CONFIG --image front=picture.npy --state $STATE
 expect "no such device" 1 - infer tiny $CONFIG $OBS --device cuda
@@ -205,6 +234,10 @@ expect "infer from a record" 0 - infer tiny $CONFIG --obs ref.npz -o from_record
 expect "synth another seed" 0 - synth other --model pi0 --layout openpi --size tiny $CONFIG --seed 8
 expect "check against other weights fails" 4 'gate' check other ref.npz $CONFIG; grep -q FAIL out; holds "and says FAIL"
 expect "check --tol" 0 - check other ref.npz $CONFIG --tol all=1e9
+expect "check --tol of an unknown stage lists the known" 2 '^    velocity$' check tiny ref.npz $CONFIG --tol velocty=1
+expect "check --tol twice" 2 'where: *--tol velocity' check tiny ref.npz $CONFIG --tol velocity=1 --tol velocity=2
+sed 's#ref/x\.0\.npy#gate/x0.npy#g' ref.npz >gate.npz
+expect "check with a gate for no stage" 3 '^    velocity$' check tiny gate.npz $CONFIG; grep -q 'gate/x0' err; holds "names it"
 expect "check without stages" 3 'ref/' check tiny dump.npz $CONFIG
 expect "check of a single array" 3 - check tiny noise.npy $CONFIG
 (ulimit -f 1; "$PI0" infer tiny $CONFIG $OBS --quiet -o full.npy >out 2>err </dev/null); code=$?
@@ -220,6 +253,9 @@ printf '"pick up"\n"a\\nb"\n' | "$PI0" tokenize tiny --stdin $CONFIG >out 2>err;
 printf '"good"\nnot json\n' | "$PI0" tokenize tiny --stdin $CONFIG >out 2>err; code=$?
 [ $code = 3 ] && [ ! -s out ] && grep -q 'line 2' err; holds "tokenize --stdin names the bad line"
 expect "tokenize --as-prompt" 0 - tokenize tiny "lift_it" --as-prompt $CONFIG
+cp out prompt_ids
+printf '"push"\n"lift_it"\n"lift_it"\n' | "$PI0" tokenize tiny --stdin --as-prompt $CONFIG >out 2>err; code=$?
+[ $code = 0 ] && [ "$(tail -n 2 out | uniq)" = "$(cat prompt_ids)" ] && [ "$(head -n 1 out)" != "$(cat prompt_ids)" ]; holds "tokenize --stdin --as-prompt: a line for each"
 expect "tokenize --json" 0 - tokenize tiny "pick up" --json $CONFIG; grep -q '"ids": \[' out; holds "is an object"
 expect "tokenize TEXT and --stdin" 2 'stdin' tokenize tiny text --stdin
 expect "a text may start with a dash" 0 - tokenize tiny "- pick up" $CONFIG

@@ -128,6 +128,9 @@ static void D5_D10_one_prompt_however_it_is_packed(void **state)
         };
         snprintf(file, sizeof file, "%s", pi0_test_path(dir, "observation.npz"));
         PI0_ASSERT_OK(pi0_arrays_write(file, list, 4, &err), &err);
+        PI0_ASSERT_OK(pi0_observation_read(file, &set, &err), &err);
+        assert_int_equal(pi0_arrays_count(set), 3);
+        pi0_arrays_free(&set);
         PI0_ASSERT_OK(pi0_arrays_read(file, &set, &err), &err);
         session = new_session();
         PI0_ASSERT_OK(pi0_set_observation(session, set, 0, &err), &err);
@@ -216,6 +219,74 @@ static void one_camera_under_two_names_is_refused(void **state)
     pi0_arrays_free(&set);
 }
 
+/* Whole numbers are no draw from N(0,1): a mistaken file. */
+static void G2_noise_is_floats_of_any_width(void **state)
+{
+    (void)state;
+    pi0_error err = {0};
+    static float narrow[HORIZON * 32];
+    static double wide[HORIZON * 32];
+    static const int32_t whole[HORIZON * 32];
+    double reference[HORIZON * ACTION], got[HORIZON * ACTION];
+    for (int i = 0; i < HORIZON * 32; i++)
+        wide[i] = (double)(narrow[i] = (float)(i % 7) * 0.25f - 0.75f);
+    const struct {
+        pi0_dtype dtype;
+        const void *data;
+        size_t bytes;
+    } forms[] = {{PI0_F32, narrow, sizeof narrow}, {PI0_F64, wide, sizeof wide}, {PI0_I32, whole, sizeof whole}};
+    for (size_t i = 0; i < 3; i++) {
+        pi0_arrays *set = NULL;
+        const pi0_array noise = {
+            .name = "noise", .dtype = forms[i].dtype, .rank = 3, .shape = {1, HORIZON, 32}, .data = forms[i].data, .bytes = forms[i].bytes};
+        char file[1100];
+        snprintf(file, sizeof file, "%s", pi0_test_path(dir, "noise.npz"));
+        PI0_ASSERT_OK(pi0_arrays_write(file, &noise, 1, &err), &err);
+        PI0_ASSERT_OK(pi0_observation_read(file, &set, &err), &err);
+        pi0_session *session = new_session();
+        const pi0_status status = pi0_set_observation(session, set, 0, &err);
+        if (forms[i].dtype == PI0_I32) {
+            pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "f32 (or f64, f16)", "i32", NULL);
+        } else {
+            PI0_ASSERT_OK(status, &err);
+            set_picture(session, pi0_model_info(model)->slots[0], 90);
+            PI0_ASSERT_OK(pi0_set_state(session, resting, STATE, &err), &err);
+            PI0_ASSERT_OK(pi0_set_prompt(session, "fold the towel", &err), &err);
+            run(session, i ? got : reference);
+        }
+        pi0_session_close(&session);
+        pi0_arrays_free(&set);
+    }
+    assert_memory_equal(got, reference, sizeof got);
+}
+
+/* One opening serves any number of prompts. */
+static void one_prompter_takes_many_prompts(void **state)
+{
+    (void)state;
+    pi0_error err = {0};
+    pi0_prompter *prompter = NULL;
+    PI0_ASSERT_OK(pi0_prompter_open(pi0_test_path(dir, "robot"), NULL, &prompter, &err), &err);
+    static const char *const prompts[] = {"fold the towel", "pour"};
+    for (size_t i = 0; i < 4; i++) {
+        int64_t *ids = NULL;
+        size_t count = 0;
+        char *framed = NULL;
+        PI0_ASSERT_OK(pi0_prompter_tokens(prompter, prompts[i % 2], resting, STATE, &ids, &count, &framed, &err), &err);
+        assert_true(count > 0);
+        assert_non_null(strstr(framed, prompts[i % 2]));
+        assert_null(strstr(framed, prompts[(i + 1) % 2]));
+        pi0_ids_free(&ids);
+        pi0_text_free(&framed);
+        assert_int_equal(pi0_prompter_tokens(prompter, "pour", NULL, 0, &ids, &count, &framed, &err), PI0_ERR_ARGUMENT);
+        pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "holds the state", "with 7 values", NULL);
+        assert_int_equal(pi0_prompter_tokens(prompter, "pour", resting, 2, &ids, &count, &framed, &err), PI0_ERR_ARGUMENT);
+        pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "wrong number", "7", NULL);
+    }
+    pi0_prompter_close(&prompter);
+    assert_null(prompter);
+}
+
 static void what_is_missing_is_named(void **state)
 {
     (void)state;
@@ -271,6 +342,8 @@ int main(void)
         cmocka_unit_test(F2_the_observation_stays_and_noise_moves_on),
         cmocka_unit_test(C7_unknown_names_list_what_is_known),
         cmocka_unit_test(one_camera_under_two_names_is_refused),
+        cmocka_unit_test(G2_noise_is_floats_of_any_width),
+        cmocka_unit_test(one_prompter_takes_many_prompts),
         cmocka_unit_test(what_is_missing_is_named),
         cmocka_unit_test(order_of_setting_does_not_matter),
     };

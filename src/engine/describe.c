@@ -102,7 +102,7 @@ static void add_problem(inspection *i, pi0_error *problem, bool *failed)
         pi0_text_add(&text, "%s %.*s", item == problem->list ? ":" : ",", (int)length, item);
         item += length + (item[length] == '\n');
     }
-    *failed |= text.failed || json_array_append_new(i->problems, json_string(text.data)) != 0;
+    *failed |= text.failed || json_array_append_new(i->problems, pi0_json_words(text.data)) != 0;
     pi0_text_release(&text);
     pi0_error_clear(problem);
 }
@@ -137,7 +137,8 @@ static void describe_tokenizer(inspection *i, const pi0_options *options, json_t
     char *path = NULL;
     pi0_error problem = {0};
     if (pi0_tokenizer_locate(i->checkpoint->dir, options, &path, &problem) == PI0_OK)
-        pi0_json_put(out, "tokenizer", json_pack("{s:s,s:s}", "path", path, "rules", pi0_recipe_get_facts(i->recipe)->tokenizer_rules),
+        pi0_json_put(out, "tokenizer",
+                     json_pack("{s:o,s:s}", "path", pi0_json_words(path), "rules", pi0_recipe_get_facts(i->recipe)->tokenizer_rules),
                      failed);
     else
         add_problem(i, &problem, failed);
@@ -242,46 +243,81 @@ pi0_status pi0_find_tokenizer(const char *path, const pi0_options *options, char
     return status;
 }
 
-pi0_status pi0_prompt_tokens(const char *path, const pi0_options *options, const char *prompt, const double *state, size_t state_count,
-                             int64_t **ids, size_t *count, char **framed, pi0_error *err)
+struct pi0_prompter {
+    pi0_checkpoint *checkpoint;
+    pi0_recipe *recipe;
+    pi0_tokenizer *tokenizer;
+    pi0_log log;
+};
+
+void pi0_prompter_close(pi0_prompter **prompter)
 {
-    *ids = NULL;
-    *framed = NULL;
+    if (!prompter || !*prompter)
+        return;
+    pi0_tokenizer_close(&(*prompter)->tokenizer);
+    pi0_recipe_free(&(*prompter)->recipe);
+    pi0_checkpoint_close(&(*prompter)->checkpoint);
+    pi0_free(*prompter);
+    *prompter = NULL;
+}
+
+pi0_status pi0_prompter_open(const char *path, const pi0_options *options, pi0_prompter **out, pi0_error *err)
+{
+    *out = NULL;
     pi0_options defaults;
     pi0_options_init(&defaults);
     options = options ? options : &defaults;
-    const pi0_log log = {options->log, options->log_user};
-    pi0_checkpoint *checkpoint = NULL;
-    pi0_recipe *recipe = NULL;
-    pi0_tokenizer *tokenizer = NULL;
     char *file = NULL;
+    pi0_status status;
+    pi0_prompter *prompter = pi0_alloc(sizeof *prompter);
+    if (!prompter)
+        return pi0_fail_memory(err, sizeof *prompter, "a prompter");
+    prompter->log = (pi0_log){options->log, options->log_user};
+    PI0_TRY_GOTO(pi0_checkpoint_open(path, options, &prompter->log, &prompter->checkpoint, err));
+    PI0_TRY_GOTO(pi0_recipe_load(prompter->checkpoint, options, &prompter->log, NULL, &prompter->recipe, err));
+    PI0_TRY_GOTO(pi0_tokenizer_locate(prompter->checkpoint->dir, options, &file, err));
+    PI0_TRY_GOTO(pi0_tokenizer_open(file, pi0_recipe_get_facts(prompter->recipe)->tokenizer_rules, &prompter->tokenizer, err));
+    pi0_free(file);
+    *out = prompter;
+    return PI0_OK;
+fail:
+    pi0_free(file);
+    pi0_prompter_close(&prompter);
+    return status;
+}
+
+static pi0_status check_prompt_state(const pi0_recipe_facts *facts, const double *state, size_t count, pi0_error *err)
+{
+    pi0_status status = PI0_OK;
+    if (state && count != (size_t)facts->state_dim) {
+        status = pi0_fail(err, PI0_ERR_ARGUMENT, "the state has the wrong number of values");
+        pi0_err_where(err, "state");
+        pi0_err_expected(err, "%d", facts->state_dim);
+        pi0_err_got(err, "%zu", count);
+    } else if (!state && facts->state_in_prompt) {
+        status = pi0_fail(err, PI0_ERR_ARGUMENT, "this model's prompt holds the state, and none was given");
+        pi0_err_where(err, "state");
+        pi0_err_hint(err, "--state V,V,... with %d values", facts->state_dim);
+    }
+    return status;
+}
+
+pi0_status pi0_prompter_tokens(const pi0_prompter *prompter, const char *prompt, const double *state, size_t state_count, int64_t **ids,
+                               size_t *count, char **framed, pi0_error *err)
+{
+    *ids = NULL;
+    *framed = NULL;
     pi0_text text = {0};
     double text_state[PI0_MAX_DIM] = {0};
     float padded[PI0_MAX_DIM];
     pi0_status status;
-    PI0_TRY_GOTO(pi0_checkpoint_open(path, options, &log, &checkpoint, err));
-    PI0_TRY_GOTO(pi0_recipe_load(checkpoint, options, &log, NULL, &recipe, err));
-    const pi0_recipe_facts *facts = pi0_recipe_get_facts(recipe);
-    PI0_TRY_GOTO(pi0_tokenizer_locate(checkpoint->dir, options, &file, err));
-    PI0_TRY_GOTO(pi0_tokenizer_open(file, facts->tokenizer_rules, &tokenizer, err));
-    if (state && state_count != (size_t)facts->state_dim) {
-        status = pi0_fail(err, PI0_ERR_ARGUMENT, "the state has the wrong number of values");
-        pi0_err_expected(err, "%d", facts->state_dim);
-        pi0_err_got(err, "%zu", state_count);
-        goto fail;
-    }
-    if (!state && facts->state_in_prompt) {
-        status = pi0_fail(err, PI0_ERR_ARGUMENT, "this model's prompt holds the state, and none was given");
-        pi0_err_hint(err, "--state V,V,... with %d values", facts->state_dim);
-        goto fail;
-    }
+    PI0_TRY(check_prompt_state(pi0_recipe_get_facts(prompter->recipe), state, state_count, err));
     if (state)
-        PI0_TRY_GOTO(pi0_recipe_state(recipe, state, checkpoint->arch.action_dim, padded, text_state, err));
-    if (!(*ids = calloc(PI0_MAX_TOKENS, sizeof **ids))) {
-        status = pi0_fail_memory(err, PI0_MAX_TOKENS * sizeof **ids, "token ids");
-        goto fail;
-    }
-    PI0_TRY_GOTO(pi0_recipe_prompt(recipe, tokenizer, prompt, text_state, &log, *ids, PI0_MAX_TOKENS, count, &text, err));
+        PI0_TRY(pi0_recipe_state(prompter->recipe, state, prompter->checkpoint->arch.action_dim, padded, text_state, err));
+    if (!(*ids = calloc(PI0_MAX_TOKENS, sizeof **ids)))
+        return pi0_fail_memory(err, PI0_MAX_TOKENS * sizeof **ids, "token ids");
+    PI0_TRY_GOTO(pi0_recipe_prompt(prompter->recipe, prompter->tokenizer, prompt, text_state, &prompter->log, *ids, PI0_MAX_TOKENS, count,
+                                   &text, err));
     *framed = text.data ? text.data : calloc(1, 1);
     text.data = NULL;
     if (!*framed)
@@ -290,9 +326,5 @@ fail:
     if (status != PI0_OK)
         pi0_ids_free(ids);
     pi0_text_release(&text);
-    pi0_free(file);
-    pi0_tokenizer_close(&tokenizer);
-    pi0_recipe_free(&recipe);
-    pi0_checkpoint_close(&checkpoint);
     return status;
 }

@@ -148,7 +148,10 @@ pi0_status pi0_set_noise(pi0_session *session, const float *noise, int rows, int
         pi0_err_where(err, "noise");
         pi0_err_expected(err, "[%d, %d]: one independent row for each action; it is never repeated or cut", horizon, width);
         pi0_err_got(err, "[%d, %d]", rows, cols);
-        pi0_err_hint(err, "another number of rows needs another horizon, which is fixed when the model is opened");
+        if (cols == width && rows >= 1 && rows <= PI0_MAX_HORIZON)
+            pi0_err_hint(err, "--horizon %d, if that many rows are wanted: it is fixed when the model is opened", rows);
+        else
+            pi0_err_hint(err, "give noise of that shape, or none: it is drawn then");
         return status;
     }
     for (int i = 0; i < rows * cols; i++)
@@ -186,8 +189,9 @@ static bool is_vector(const pi0_array *array, size_t *count)
 static pi0_status set_noise_array(pi0_session *session, const pi0_array *array, pi0_error *err)
 {
     const int lead = array->rank == 3 && array->shape[0] == 1; /* [1,H,A] */
-    if (array->rank - lead != 2 || array->dtype == PI0_TEXT)
-        return wrong_shape(array, "[H, A] or [1, H, A]", err);
+    const bool floats = array->dtype == PI0_F32 || array->dtype == PI0_F64 || array->dtype == PI0_F16;
+    if (array->rank - lead != 2 || !floats)
+        return wrong_shape(array, "f32 (or f64, f16) [H, A] or [1, H, A]", err);
     const size_t count = pi0_array_count(array);
     const size_t wanted = (size_t)session->model->sizes.horizon * (size_t)session->model->arch.action_dim;
     const int64_t rows = array->shape[lead], cols = array->shape[lead + 1];
@@ -371,6 +375,22 @@ static pi0_status set_camera_array(pi0_session *session, const pi0_array *array,
     return pi0_set_image(session, array->name, array, err);
 }
 
+/* Not the observation's: the stages and gates of `pi0 check`. */
+static const char *const reference_prefixes[] = {"ref/", "gate/", NULL};
+
+static bool is_reference(const char *name)
+{
+    for (const char *const *prefix = reference_prefixes; *prefix; prefix++)
+        if (strncmp(name, *prefix, strlen(*prefix)) == 0)
+            return true;
+    return false;
+}
+
+pi0_status pi0_observation_read(const char *path, pi0_arrays **out, pi0_error *err)
+{
+    return pi0_arrays_read_without(path, reference_prefixes, out, err);
+}
+
 pi0_status pi0_set_observation(pi0_session *session, const pi0_arrays *arrays, int preprocessed, pi0_error *err)
 {
     bool given[PI0_MAX_CAMERAS] = {false};
@@ -378,7 +398,7 @@ pi0_status pi0_set_observation(pi0_session *session, const pi0_arrays *arrays, i
     session->preprocessed = preprocessed != 0;
     for (size_t i = 0; i < pi0_arrays_count(arrays); i++) {
         const pi0_array *array = pi0_arrays_at(arrays, i);
-        if (!strncmp(array->name, "ref/", 4) || !strncmp(array->name, "gate/", 5))
+        if (is_reference(array->name))
             continue;
         if (preprocessed)
             PI0_TRY(pi0_set_input(session, array, err));

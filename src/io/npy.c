@@ -369,7 +369,16 @@ static pi0_status add_member(const pi0_zip_member *member, const char *where, pi
     return status;
 }
 
-static pi0_status read_npz(const uint8_t *data, size_t bytes, const char *where, pi0_arrays **arrays, pi0_error *err)
+static bool is_skipped(const pi0_zip_member *member, const char *const *prefixes)
+{
+    for (; *prefixes; prefixes++)
+        if (member->name_bytes >= strlen(*prefixes) && memcmp(member->name, *prefixes, strlen(*prefixes)) == 0)
+            return true;
+    return false;
+}
+
+static pi0_status read_npz(const uint8_t *data, size_t bytes, const char *where, const char *const *prefixes, pi0_arrays **arrays,
+                           pi0_error *err)
 {
     pi0_zip_member *members;
     size_t count;
@@ -387,13 +396,14 @@ static pi0_status read_npz(const uint8_t *data, size_t bytes, const char *where,
     }
     PI0_TRY_GOTO(pi0_arrays_new(arrays, err));
     for (size_t i = 0; i < count; i++)
-        PI0_TRY_GOTO(add_member(&members[i], where, arrays, err));
+        if (!is_skipped(&members[i], prefixes))
+            PI0_TRY_GOTO(add_member(&members[i], where, arrays, err));
 fail:
     pi0_free(members);
     return status;
 }
 
-pi0_status pi0_arrays_parse(const void *data, size_t bytes, const char *where, pi0_arrays **out, pi0_error *err)
+static pi0_status parse(const void *data, size_t bytes, const char *where, const char *const *prefixes, pi0_arrays **out, pi0_error *err)
 {
     pi0_status status;
     pi0_arrays *arrays = NULL;
@@ -402,7 +412,7 @@ pi0_status pi0_arrays_parse(const void *data, size_t bytes, const char *where, p
         source from = {where, "", err};
         status = add_npy(&from, data, bytes, &arrays);
     } else if (bytes >= 4 && (memcmp(data, "PK\3\4", 4) == 0 || memcmp(data, "PK\5\6", 4) == 0)) {
-        status = read_npz(data, bytes, where, &arrays, err);
+        status = read_npz(data, bytes, where, prefixes, &arrays, err);
     } else if ((status = pi0_refuse_impostor(data, bytes, where, err)) == PI0_OK) {
         status = pi0_fail(err, PI0_ERR_FORMAT, "neither an .npy nor an .npz file");
         pi0_err_where(err, "%s", where);
@@ -420,12 +430,24 @@ pi0_status pi0_arrays_parse(const void *data, size_t bytes, const char *where, p
     return status;
 }
 
-pi0_status pi0_arrays_read(const char *path, pi0_arrays **out, pi0_error *err)
+static const char *const no_prefixes[] = {NULL};
+
+pi0_status pi0_arrays_parse(const void *data, size_t bytes, const char *where, pi0_arrays **out, pi0_error *err)
+{
+    return parse(data, bytes, where, no_prefixes, out, err);
+}
+
+pi0_status pi0_arrays_read_without(const char *path, const char *const *prefixes, pi0_arrays **out, pi0_error *err)
 {
     *out = NULL;
     pi0_mapping map;
     PI0_TRY(pi0_map_file(path, &map, err));
-    pi0_status status = pi0_arrays_parse(map.data, map.bytes, path, out, err);
+    pi0_status status = parse(map.data, map.bytes, path, prefixes, out, err);
     pi0_unmap(&map);
     return status;
+}
+
+pi0_status pi0_arrays_read(const char *path, pi0_arrays **out, pi0_error *err)
+{
+    return pi0_arrays_read_without(path, no_prefixes, out, err);
 }

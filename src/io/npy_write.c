@@ -1,5 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <zlib.h>
 
 #include "io/io.h"
@@ -334,7 +335,7 @@ static pi0_status write_npz(pi0_writer *writer, const pi0_array *list, size_t co
 static bool ends_with(const char *path, const char *ending)
 {
     size_t n = strlen(path), m = strlen(ending);
-    return n > m && strcmp(path + n - m, ending) == 0;
+    return n > m && strcasecmp(path + n - m, ending) == 0;
 }
 
 pi0_status pi0_arrays_write(const char *path, const pi0_array *list, size_t count, pi0_error *err)
