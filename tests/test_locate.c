@@ -2,6 +2,7 @@
 #include "checkpoint_fixture.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 static void make_dirs(const char *root, const char *below)
 {
@@ -146,6 +147,46 @@ static void paths_that_are_no_checkpoint_say_what_to_do(void **state)
     pi0_test_remove_dir(dir);
 }
 
+/* Never a hang, never "no weights": the name is there, and the error says what bears it. */
+static void names_that_are_no_files_are_told_apart(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json", "config.json"};
+    for (int i = 0; i < 3; i++) {
+        char *dir = pi0_test_make_dir(), path[600];
+        model m = small_model(false);
+        if (i == 2)
+            model_write(&m, dir, "model.safetensors");
+        snprintf(path, sizeof path, "%s", pi0_test_path(dir, names[i]));
+        assert_int_equal(mkfifo(path, 0600), 0);
+        MUST_FAIL(dir, NULL, PI0_ERR_IO, "not a regular file", "a pipe", path);
+        if (i < 2)
+            MUST_FAIL(path, NULL, PI0_ERR_IO, "a pipe", path);
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(symlink("/dev/zero", path), 0);
+        MUST_FAIL(dir, NULL, PI0_ERR_IO, "a device", path);
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(symlink(names[i], path), 0);
+        MUST_FAIL(dir, NULL, PI0_ERR_IO, "circle", path);
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(symlink("../blobs/gone", path), 0);
+        MUST_FAIL(dir, NULL, PI0_ERR_IO, "a file that is not there", path);
+        assert_int_equal(unlink(path), 0);
+        make_dirs(dir, names[i]);
+        MUST_FAIL(dir, NULL, PI0_ERR_IO, "a directory", path);
+        pi0_test_remove_dir(dir);
+    }
+    char *dir = pi0_test_make_dir();
+    make_dirs(dir, "mine.safetensors");
+    MUST_FAIL(dir, NULL, PI0_ERR_MODEL, "no weights", "model.safetensors");
+    pi0_checkpoint *none = NULL;
+    pi0_error err = {0};
+    open_dir(dir, NULL, &none, &err);
+    assert_null(strstr(err.hint, "mine.safetensors")); /* it would lead to this very error */
+    pi0_error_clear(&err);
+    pi0_test_remove_dir(dir);
+}
+
 /* ------------------------------------------------------------------ the tokenizer file */
 
 static void find(const char *dir, const pi0_options *options, const char *want)
@@ -204,6 +245,7 @@ int main(void)
         cmocka_unit_test(buckets_are_found_in_the_openpi_cache),
         cmocka_unit_test(orbax_is_answered_with_the_converter_command),
         cmocka_unit_test(paths_that_are_no_checkpoint_say_what_to_do),
+        cmocka_unit_test(names_that_are_no_files_are_told_apart),
         cmocka_unit_test(D6_tokenizer_is_sought_in_order_and_its_absence_lists_every_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -213,7 +213,7 @@ static void hint_nearby(const char *dir, pi0_error *err)
         const char *name = entry->d_name;
         if (name[0] == '.')
             continue;
-        if (ends(name, ".safetensors") && strncmp(name, "policy_", 7) != 0)
+        if (ends(name, ".safetensors") && strncmp(name, "policy_", 7) != 0 && has(dir, name, pi0_is_file))
             pi0_err_hint(err, "if these are the weights, give the file: %s/%s", dir, name);
         else if (ends(name, ".bin") || ends(name, ".pt") || ends(name, ".pth") || ends(name, ".ckpt"))
             pi0_err_hint(err, "%s is pickled and may run code when read; save it as safetensors", name);
@@ -233,7 +233,7 @@ static pi0_status find_in_directory(const char *dir, const pi0_options *options,
         return pi0_refuse_adapter(dir, err);
     const char *names[] = {"model.safetensors", INDEX};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (has(dir, names[i], pi0_is_file)) {
+        if (has(dir, names[i], pi0_exists)) { /* whatever it is: opening it says why it will not do */
             *weights_file = pi0_path_join(dir, names[i]);
             return *weights_file ? PI0_OK : pi0_fail_memory(err, strlen(dir), "a path");
         }
@@ -249,8 +249,8 @@ static pi0_status find_in_directory(const char *dir, const pi0_options *options,
 static pi0_status check_file(const char *path, pi0_error *err)
 {
     static const char *const pickled[] = {".bin", ".pt", ".pth", ".ckpt", ".pkl"};
-    if (ends(path, ".safetensors") || ends(path, ".safetensors.index.json"))
-        return PI0_OK;
+    if (ends(path, ".safetensors") || ends(path, ".safetensors.index.json") || !pi0_is_file(path))
+        return PI0_OK; /* what is no file at all, opening it says */
     if (ends(path, ".pi0")) {
         pi0_fail(err, PI0_ERR_UNSUPPORTED, "packed .pi0 files come with `pi0 pack`, which is not in this version");
         pi0_err_hint(err, "give the checkpoint directory that it was packed from");
@@ -275,7 +275,7 @@ static pi0_status resolve(const char *path, const pi0_options *options, char **l
 {
     if (strncmp(path, "gs://", 5) == 0)
         return find_bucket(path, options ? options->openpi_home : NULL, local, err);
-    if (!pi0_is_dir(path) && !pi0_is_file(path)) {
+    if (!pi0_exists(path)) {
         if (is_repository(path))
             return pi0_hub_snapshot(path, options ? options->hf_home : NULL, local, NULL, err);
         pi0_fail(err, PI0_ERR_IO, "no such model");

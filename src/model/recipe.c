@@ -233,7 +233,7 @@ static pi0_status load_source(pi0_recipe_job *job, pi0_error *err)
         char *path = pi0_path_join(checkpoint->dir, PI0_RECIPE_FILE);
         if (!path)
             return pi0_fail_memory(err, strlen(checkpoint->dir), "a path");
-        pi0_status status = pi0_is_file(path) ? pi0_recipe_read(job, path, err) : PI0_OK;
+        pi0_status status = pi0_exists(path) ? pi0_recipe_read(job, path, err) : PI0_OK;
         bool found = job->recipe->origin[PI0_FIELD_MODEL] != NULL;
         pi0_free(path);
         if (found || status != PI0_OK)

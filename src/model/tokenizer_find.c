@@ -20,7 +20,7 @@ static void try_file(search *s, const char *dir, const char *name)
         s->memory = true;
         return;
     }
-    if (pi0_is_file(path)) {
+    if (pi0_exists(path)) {
         s->found = path;
         return;
     }
@@ -70,7 +70,7 @@ pi0_status pi0_tokenizer_locate(const char *dir, const pi0_options *options, cha
     search s = {0};
     *path_out = NULL;
     if (options && options->tokenizer) {
-        if (!pi0_is_file(options->tokenizer))
+        if (!pi0_exists(options->tokenizer))
             return fail_not_found(&s, options->tokenizer, err);
         s.found = pi0_strdup(options->tokenizer);
         s.memory = !s.found;
