@@ -466,6 +466,35 @@ static void a_file_of_something_else_is_refused(void **state)
     pi0_test_remove_dir(dir);
 }
 
+static void widths_that_disagree_are_a_warning(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *tensor;
+        bool pi05;
+        int warnings;
+    } rows[] = {{"max_action_dim", "action_in_proj", false, 1}, {"max_action_dim", "action_in_proj", true, 1},
+                {"max_state_dim", "state_proj", false, 1},      {"max_state_dim", "", true, 0},
+                {"proj_width", "action_in_proj", false, 1},     {"action_dim", "action_in_proj", true, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *dir = pi0_test_make_dir(), config[80];
+        model m = small_model(rows[i].pi05);
+        model_write(&m, dir, "model.safetensors");
+        snprintf(config, sizeof config, "{\"type\": \"%s\", \"%s\": 64}", rows[i].pi05 ? "pi05" : "pi0", rows[i].key);
+        write_text(dir, "config.json", config);
+        pi0_checkpoint *checkpoint = must_open(dir);
+        json_t *text = pi0_checkpoint_describe(checkpoint, false);
+        json_t *warnings = json_object_get(text, "warnings");
+        assert_int_equal(json_array_size(warnings), rows[i].warnings);
+        const char *warning = json_string_value(json_array_get(warnings, 0));
+        assert_true(!warning || (strstr(warning, rows[i].key) && strstr(warning, rows[i].tensor) && strstr(warning, "64")));
+        assert_int_equal(checkpoint->arch.action_dim, 5);
+        json_decref(text);
+        pi0_checkpoint_close(&checkpoint);
+        pi0_test_remove_dir(dir);
+    }
+}
+
 static void variant_names_that_disagree_are_a_warning(void **state)
 {
     (void)state;
@@ -722,6 +751,7 @@ int main(void)
         cmocka_unit_test(A3_config_and_tensors_that_disagree_are_refused),
         cmocka_unit_test(A3_tensors_of_both_are_refused_and_never_renamed),
         cmocka_unit_test(a_file_of_something_else_is_refused),
+        cmocka_unit_test(widths_that_disagree_are_a_warning),
         cmocka_unit_test(variant_names_that_disagree_are_a_warning),
         cmocka_unit_test(A9_adapters_are_refused),
         cmocka_unit_test(memory_models_are_refused),

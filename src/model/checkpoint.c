@@ -258,7 +258,7 @@ static pi0_status read_config(pi0_checkpoint *checkpoint, const pi0_log *log, pi
         return pi0_fail_memory(err, strlen(checkpoint->dir), "a path");
     pi0_status status = PI0_OK;
     *said = PI0_SAID_NOTHING;
-    if (pi0_is_file(path)) {
+    if (pi0_exists(path)) {
         status = pi0_json_read(path, PI0_MAX_JSON, &checkpoint->config, err);
         if (status == PI0_OK)
             status = pi0_config_check(checkpoint->config, path, log, said, err);
@@ -273,7 +273,7 @@ static pi0_status decide_layout(pi0_checkpoint *checkpoint, bool typed, const pi
     char *path = pi0_path_join(checkpoint->dir, "policy_preprocessor.json");
     if (!path)
         return pi0_fail_memory(err, strlen(checkpoint->dir), "a path");
-    bool processors = pi0_is_file(path), old = names->old_names || names->statistics || pi0_config_is_old(checkpoint->config);
+    bool processors = pi0_exists(path), old = names->old_names || names->statistics || pi0_config_is_old(checkpoint->config);
     pi0_free(path);
     if (typed && (processors || !old))
         checkpoint->layout = PI0_LAYOUT_LEROBOT;
@@ -303,7 +303,7 @@ static pi0_status open_weights(pi0_checkpoint *checkpoint, const pi0_options *op
     PI0_TRY(pi0_arch_read(checkpoint->names, pi05, &checkpoint->arch, err));
     PI0_TRY(check_tensors(checkpoint, weights_file, err));
     PI0_TRY(decide_layout(checkpoint, said != PI0_SAID_NOTHING, log, err));
-    pi0_config_compare_variants(checkpoint->config, &checkpoint->arch, log, checkpoint->names);
+    pi0_config_compare(checkpoint->config, &checkpoint->arch, log, checkpoint->names);
     return PI0_OK;
 }
 

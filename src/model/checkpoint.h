@@ -68,8 +68,8 @@ typedef enum pi0_said { PI0_SAID_NOTHING, PI0_SAID_PI0, PI0_SAID_PI05 } pi0_said
 pi0_status pi0_config_check(const json_t *config, const char *where, const pi0_log *log, pi0_said *out, pi0_error *err);
 pi0_status pi0_config_name_check(const char *config_name, pi0_said *out, pi0_error *err); /* options->config */
 bool pi0_config_is_old(const json_t *config);                                             /* keys that only LeRobot <= 0.3 wrote */
-/* A variant name that disagrees with the tensors is only a warning: tensors win. */
-void pi0_config_compare_variants(const json_t *config, const pi0_arch *arch, const pi0_log *log, struct pi0_name_map *names);
+/* A variant name or a width that disagrees with the tensors is only a warning: tensors win. */
+void pi0_config_compare(const json_t *config, const pi0_arch *arch, const pi0_log *log, struct pi0_name_map *names);
 void pi0_checkpoint_warn(struct pi0_name_map *names, const pi0_log *log, const char *text, ...) PI0_PRINTF(3, 4); /* names may be NULL */
 
 #endif

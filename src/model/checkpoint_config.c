@@ -16,7 +16,7 @@ void pi0_checkpoint_warn(struct pi0_name_map *names, const pi0_log *log, const c
         json_array_append_new(names->warnings, pi0_json_words(line)); /* a lost line of inspect is no reason to refuse the model */
 }
 
-/* ------------------------------------------------------------------ types of the keys that LeRobot and openpi's converter write */
+/* ------------------------------------------------------------------ the keys that LeRobot and openpi's converter write */
 
 typedef enum kind { INTEGER, NUMBER, BOOLEAN, TEXT, LIST, OBJECT, ANY } kind;
 
@@ -253,8 +253,22 @@ static void compare_variant(const json_t *config, const char *key, const pi0_gem
             have->head_dim);
 }
 
-void pi0_config_compare_variants(const json_t *config, const pi0_arch *arch, const pi0_log *log, struct pi0_name_map *names)
+static void compare_width(const json_t *config, const char *key, int have, const char *tensor, const pi0_log *log,
+                          struct pi0_name_map *names)
+{
+    const json_t *said = json_object_get(config, key);
+    if (said && json_integer_value(said) != have)
+        pi0_checkpoint_warn(names, log, "config.json says %s = %lld, %s says %d: the tensors are followed", key,
+                            (long long)json_integer_value(said), tensor, have);
+}
+
+void pi0_config_compare(const json_t *config, const pi0_arch *arch, const pi0_log *log, struct pi0_name_map *names)
 {
     compare_variant(config, "paligemma_variant", &arch->prefix, log, names);
     compare_variant(config, "action_expert_variant", &arch->expert, log, names);
+    compare_width(config, "max_action_dim", arch->action_dim, "action_in_proj", log, names);
+    compare_width(config, "action_dim", arch->action_dim, "action_in_proj", log, names);
+    if (!arch->pi05) /* pi05 has no tensor as wide as its state */
+        compare_width(config, "max_state_dim", arch->action_dim, "state_proj", log, names);
+    compare_width(config, "proj_width", arch->expert.width, "action_in_proj", log, names);
 }
