@@ -207,12 +207,17 @@ static void A11_statistics_below_assets(void **unused)
     f.options.config = "pi0_droid";
     assert_int_equal(fixture_load(&f), PI0_ERR_MODEL); /* none */
     pi0_test_assert_error(&f.err, PI0_ERR_MODEL, "--norm-stats", "--asset-id", NULL);
+    f.options.asset_id = "bar";
+    assert_int_equal(fixture_load(&f), PI0_ERR_ARGUMENT); /* asked for, and not replaced by no statistics at all */
+    pi0_test_assert_error(&f.err, PI0_ERR_ARGUMENT, "bar/norm_stats.json", "--norm-stats", NULL);
+    f.options.asset_id = NULL;
     make_asset(dir, "foo", stats);
     PI0_ASSERT_OK(fixture_load(&f), &f.err); /* the only one */
     assert_true(fixture_logged(&f, "! ") && fixture_logged(&f, "assets/foo"));
     make_asset(dir, "bar", stats);
     assert_int_equal(fixture_load(&f), PI0_ERR_MODEL); /* which? */
     assert_string_equal(f.err.list, "bar\nfoo");
+    assert_non_null(strstr(f.err.hint, "--asset-id"));
     f.options.asset_id = "bar";
     PI0_ASSERT_OK(fixture_load(&f), &f.err);
     assert_false(fixture_logged(&f, "! "));
@@ -374,6 +379,52 @@ static void set_errors_name_the_nearest_field(void **unused)
 
 /* ------------------------------------------------------------------ memory */
 
+/* What the hint says, done, makes the recipe load. */
+static void hints_lead_somewhere(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *wrong, *hint, *right[3];
+    } rows[] = {{"image.size=448", "--set image.size=224", {"image.size=224"}},
+                {"prompt.state=digits", "--set prompt.state=none", {"prompt.state=none"}},
+                {"prompt.state=digits", "--set prompt.frame=pi05", {"prompt.frame=pi05", "prompt.newline=none"}},
+                {"prompt.frame=pi05", "--set prompt.newline=none", {"prompt.newline=none"}},
+                {"cameras.1.key=observation/exterior_image_1_left", "--set cameras.SLOT.key=NAME", {"cameras.1.key=wrist"}},
+                {"state.flip=0,0,0,0,0,0,0,0,1", "--set state.flip=VALUE", {"state.flip="}},
+                {"model=pi05", "leave --set model out", {"model=pi0"}}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        fixture f;
+        openpi_open(&f, "pi0_droid", false);
+        fixture_set(&f, rows[i].wrong);
+        assert_int_equal(fixture_load(&f), PI0_ERR_MODEL);
+        if (!strstr(f.err.hint, rows[i].hint))
+            fail_msg("%s: the hint is %s", rows[i].wrong, f.err.hint);
+        for (int k = 0; k < 3 && rows[i].right[k]; k++)
+            fixture_set(&f, rows[i].right[k]);
+        PI0_ASSERT_OK(fixture_load(&f), &f.err);
+        fixture_close(&f);
+    }
+    fixture f;
+    openpi_open(&f, "pi0_droid", false);
+    fixture_set(&f, "cameras.0.empty=true");
+    fixture_set(&f, "cameras.1.empty=true");
+    assert_int_equal(fixture_load(&f), PI0_ERR_MODEL);
+    pi0_test_assert_error(&f.err, PI0_ERR_MODEL, "no camera", "--set cameras.0.key=NAME", NULL);
+    fixture_set(&f, "cameras.0.key=front");
+    PI0_ASSERT_OK(fixture_load(&f), &f.err);
+    fixture_close(&f);
+}
+
+static void statistics_lie_below_the_configs_own_asset_id(void **unused)
+{
+    (void)unused;
+    assert_string_equal(pi0_config_asset_id("pi05_aloha_pen_uncap"), "trossen");
+    assert_string_equal(pi0_config_asset_id("pi0_aloha_sim"), "lerobot/aloha_sim_transfer_cube_human");
+    assert_string_equal(pi0_config_asset_id("pi0_libero_low_mem_finetune"), "physical-intelligence/libero");
+    assert_string_equal(pi0_config_asset_id("paligemma_diffusion_droid"), "droid");
+    assert_null(pi0_config_asset_id("my_aloha"));
+}
+
 static void fail_each_allocation(fixture *f)
 {
     for (long n = 1;; n++) {
@@ -436,6 +487,8 @@ int main(void)
         cmocka_unit_test(statistics_of_a_dataset_replace_those_of_the_checkpoint),
         cmocka_unit_test(recipe_files_name_what_is_wrong),
         cmocka_unit_test(ones_own_robot_is_described_without_c),
+        cmocka_unit_test(hints_lead_somewhere),
+        cmocka_unit_test(statistics_lie_below_the_configs_own_asset_id),
         cmocka_unit_test(set_errors_name_the_nearest_field),
         cmocka_unit_test(every_allocation_of_a_load_may_fail),
     };

@@ -121,10 +121,31 @@ static void E3_a_tiny_range_gives_a_warning_and_the_families_own_number(void **u
         fixture_set(&f, arithmetic[k]);
         fixture_set(&f, k ? "norm.epsilon=1e-8" : "norm.epsilon=1e-6");
         PI0_ASSERT_OK(fixture_load(&f), &f.err);
-        assert_true(fixture_logged(&f, "! state.q01[0]"));
+        assert_true(fixture_logged(&f, "! state.q01, state.q99: "));
         assert_true(fabs(one_state(&f, 0) - want[k]) < 2e-3);
         fixture_close(&f);
     }
+}
+
+static void E3_dims_that_hardly_varied_are_one_warning(void **unused)
+{
+    (void)unused;
+    fixture f;
+    droid_open(&f, false);
+    fixture_set(&f, "state.mean=1,2,3,4,5,6,7,8");
+    fixture_set(&f, "state.std=1,0,1,1,1,0,0.0001,1");
+    PI0_ASSERT_OK(fixture_load(&f), &f.err);
+    const char *first = strstr(f.lines.data, "hardly varied");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "hardly varied"));
+    assert_true(fixture_logged(&f, "! state.mean, state.std: ") && fixture_logged(&f, "1 (2, 0), 5 (6, 0), 6 (7, 0.0001)"));
+    fixture_set(&f, "state.std=1,-1,1,1,1,1,-2,1");
+    assert_int_equal(fixture_load(&f), PI0_ERR_MODEL);
+    pi0_test_assert_error(&f.err, PI0_ERR_MODEL, "negative", "1 (2, -1), 6 (7, -2)", "--set state.std=V", NULL);
+    fixture_set(&f, "state.std=1,1,1");
+    assert_int_equal(fixture_load(&f), PI0_ERR_MODEL);
+    pi0_test_assert_error(&f.err, PI0_ERR_MODEL, "as wide as the robot", "--set state.dim=3", NULL);
+    fixture_close(&f);
 }
 
 static void E5_absent_statistics_are_an_error_with_near_misses(void **unused)
@@ -218,7 +239,7 @@ static void E9_unhealthy_statistics(void **unused)
     fixture_set(&f, "state.q01=2");
     fixture_set(&f, "state.q99=1");
     assert_int_equal(fixture_load(&f), PI0_ERR_MODEL);
-    pi0_test_assert_error(&f.err, PI0_ERR_MODEL, "wrong order", "state.q01[0]", NULL);
+    pi0_test_assert_error(&f.err, PI0_ERR_MODEL, "wrong order", "state.q01, state.q99", "0 (2, 1)", NULL);
     fixture_close(&f);
 
     droid_open(&f, true); /* too wide: openpi uses the first dims */
@@ -227,7 +248,7 @@ static void E9_unhealthy_statistics(void **unused)
     PI0_ASSERT_OK(fixture_load(&f), &f.err);
     assert_true(fixture_logged(&f, "has 8 dims, the robot 3"));
     json_t *all = pi0_recipe_describe(f.recipe);
-    assert_true(json_array_size(json_object_get(all, "warnings")) >= 4);
+    assert_int_equal(json_array_size(json_object_get(all, "warnings")), 4); /* of both features both statistics */
     json_decref(all);
     fixture_close(&f);
 }
@@ -279,7 +300,6 @@ static void F1_delta_is_per_dim(void **unused)
     fixture_set(&f, "action.dim=4");
     fixture_set(&f, "action.delta=1,1,1,0");
     PI0_ASSERT_OK(fixture_load(&f), &f.err);
-    assert_true(pi0_recipe_get_facts(f.recipe)->relative);
     const float raw[4] = {.1f, .2f, .3f, .9f};
     const double state[4] = {1, 2, 3, 4}, want[4] = {1.1, 2.2, 3.3, 0.9};
     double out[4];
@@ -386,6 +406,7 @@ int main(void)
         cmocka_unit_test(E1_quantiles_without_q01_name_the_key),
         cmocka_unit_test(E2_E4_the_kind_is_shown_and_selectable),
         cmocka_unit_test(E3_a_tiny_range_gives_a_warning_and_the_families_own_number),
+        cmocka_unit_test(E3_dims_that_hardly_varied_are_one_warning),
         cmocka_unit_test(E5_absent_statistics_are_an_error_with_near_misses),
         cmocka_unit_test(E6_each_family_has_its_epsilon),
         cmocka_unit_test(E7_F8_statistics_apply_to_real_dims_and_the_tail_is_cut),

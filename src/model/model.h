@@ -93,7 +93,6 @@ typedef struct pi0_recipe_facts {
     int image_size;
     int state_dim, action_dim; /* the robot's widths */
     bool state_in_prompt;      /* the prompt cannot be made without the state */
-    bool relative;             /* some action dims are relative to the state of the request: it is needed for them */
     int horizon, steps, max_tokens;
     bool time_in_f32;              /* openpi: t += dt in f32; LeRobot: 1 + step*dt in f64, then f32 */
     double min_period, max_period; /* of the time embedding */
@@ -114,6 +113,9 @@ json_t *pi0_json_words(const char *text);              /* a JSON string of any b
 /* Which slot a camera name means: the robot's key, its short form, or the slot's own name. The error lists expected and given.
  * *slot = -1 with PI0_OK: a camera that this robot may send and the model has no use for (ALOHA's cam_low). */
 pi0_status pi0_recipe_camera(const pi0_recipe *recipe, const char *name, int *slot, pi0_error *err);
+
+/* Where an openpi config keeps its statistics, below assets/; NULL for a name that is no config. */
+const char *pi0_config_asset_id(const char *config_name);
 
 /* transform.c. Raw state -> the model's: joint flips and gripper maps, normalisation. padded: f32 [model_dim], zero-filled;
  * text: f64 [state_dim] as the prompt digitises it. */

@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static pi0_status wrong(const pi0_recipe *recipe, int id, pi0_error *err, const char *what, const char *expected, ...) PI0_PRINTF(5, 6);
+/* hint NULL: at setting the field. Another one where any other value would only lead to the next error, or a single one will do. */
+static pi0_status wrong(const pi0_recipe *recipe, int id, pi0_error *err, const char *hint, const char *what, const char *expected, ...)
+    PI0_PRINTF(6, 7);
 
-static pi0_status wrong(const pi0_recipe *recipe, int id, pi0_error *err, const char *what, const char *expected, ...)
+static pi0_status wrong(const pi0_recipe *recipe, int id, pi0_error *err, const char *hint, const char *what, const char *expected, ...)
 {
     char text[400];
     va_list args;
@@ -23,7 +25,10 @@ static pi0_status wrong(const pi0_recipe *recipe, int id, pi0_error *err, const 
     pi0_err_got(err, "%.300s", got ? got : "?");
     free(got);
     json_decref(value);
-    pi0_err_hint(err, "--set %s=VALUE", name);
+    if (hint)
+        pi0_err_hint(err, "%s", hint);
+    else
+        pi0_err_hint(err, "--set %s=VALUE", name);
     return status;
 }
 
@@ -98,10 +103,10 @@ static pi0_status check_ranges(const pi0_recipe *recipe, pi0_error *err)
                                                         : field->min;
         bool ranged = field->type == PI0_TYPE_INT || field->type == PI0_TYPE_NUMBER;
         if (ranged && !(value >= field->min && value <= field->max))
-            return wrong(recipe, id, err, "a recipe field is out of range", "%g to %g", field->min, field->max);
+            return wrong(recipe, id, err, NULL, "a recipe field is out of range", "%g to %g", field->min, field->max);
     }
     if (!(recipe->max_period > recipe->min_period))
-        return wrong(recipe, PI0_FIELD_MAX_PERIOD, err, "the periods of the time embedding are in the wrong order",
+        return wrong(recipe, PI0_FIELD_MAX_PERIOD, err, NULL, "the periods of the time embedding are in the wrong order",
                      "more than time.min_period %g", recipe->min_period);
     return PI0_OK;
 }
@@ -115,12 +120,16 @@ static pi0_status check_cameras(const pi0_recipe *recipe, pi0_error *err)
         for (int k = 0; k < i; k++)
             if (strcmp(cameras->v[i].slot, cameras->v[k].slot) == 0 ||
                 (!cameras->v[i].empty && !cameras->v[k].empty && strcmp(cameras->v[i].key, cameras->v[k].key) == 0))
-                return wrong(recipe, PI0_FIELD_CAMERAS, err, "two cameras have one name", "slots and keys that differ: %.100s, %.100s",
-                             cameras->v[k].slot, cameras->v[i].slot);
+                return wrong(
+                    recipe, PI0_FIELD_CAMERAS, err,
+                    "--set cameras.SLOT.key=NAME gives a camera another key, SLOT a position from 0; slots have their names from the "
+                    "recipe",
+                    "two cameras have one name", "slots and keys that differ: %.100s, %.100s", cameras->v[k].slot, cameras->v[i].slot);
     }
     if (live == 0)
-        return wrong(recipe, PI0_FIELD_CAMERAS, err, "the recipe has no camera", "1 to %d slots, at least one of them with a key",
-                     PI0_MAX_CAMERAS);
+        return wrong(recipe, PI0_FIELD_CAMERAS, err,
+                     cameras->n ? "--set cameras.0.key=NAME gives the first slot a camera" : "list them in the recipe's \"cameras\"",
+                     "the recipe has no camera", "1 to %d slots, at least one of them with a key", PI0_MAX_CAMERAS);
     return PI0_OK;
 }
 
@@ -130,20 +139,21 @@ static pi0_status check_feature(const pi0_recipe *recipe, int f, pi0_error *err)
                      at_id[] = {PI0_FIELD_STATE_GRIPPER_AT, PI0_FIELD_ACTION_GRIPPER_AT};
     int dim = recipe->dim[f];
     if (recipe->flip[f].n > dim)
-        return wrong(recipe, flip_id[f], err, "a mask is longer than the robot is wide", "at most %d values", dim);
+        return wrong(recipe, flip_id[f], err, NULL, "a mask is longer than the robot is wide", "at most %d values", dim);
     for (int i = 0; i < recipe->gripper_at[f].n; i++)
         if (recipe->gripper_at[f].v[i] >= dim)
-            return wrong(recipe, at_id[f], err, "a gripper lies past the last dim", "0 to %d", dim - 1);
+            return wrong(recipe, at_id[f], err, NULL, "a gripper lies past the last dim", "0 to %d", dim - 1);
     return PI0_OK;
 }
 
 static pi0_status check_delta(const pi0_recipe *recipe, pi0_error *err)
 {
     if (recipe->delta.n > recipe->dim[PI0_ACTION])
-        return wrong(recipe, PI0_FIELD_DELTA, err, "a mask is longer than the robot is wide", "at most %d values", recipe->dim[PI0_ACTION]);
+        return wrong(recipe, PI0_FIELD_DELTA, err, NULL, "a mask is longer than the robot is wide", "at most %d values",
+                     recipe->dim[PI0_ACTION]);
     for (int i = recipe->dim[PI0_STATE]; i < recipe->delta.n; i++)
         if (recipe->delta.v[i])
-            return wrong(recipe, PI0_FIELD_DELTA, err, "an action is relative to a state dim that there is not",
+            return wrong(recipe, PI0_FIELD_DELTA, err, NULL, "an action is relative to a state dim that there is not",
                          "no flag set from position %d on", recipe->dim[PI0_STATE]);
     return PI0_OK;
 }
@@ -151,10 +161,11 @@ static pi0_status check_delta(const pi0_recipe *recipe, pi0_error *err)
 static pi0_status check_prompt(const pi0_recipe *recipe, pi0_error *err)
 {
     if (recipe->prompt_state == PI0_STATE_DIGITS && recipe->frame != PI0_FRAME_PI05)
-        return wrong(recipe, PI0_FIELD_PROMPT_STATE, err, "the state goes into the prompt in the pi05 frame only",
-                     "none with prompt.frame=pi0");
+        return wrong(recipe, PI0_FIELD_PROMPT_STATE, err, "--set prompt.state=none, or --set prompt.frame=pi05 --set prompt.newline=none",
+                     "the state goes into the prompt in the pi05 frame only", "none with prompt.frame=pi0");
     if (recipe->frame == PI0_FRAME_PI05 && recipe->newline != PI0_NEWLINE_NONE)
-        return wrong(recipe, PI0_FIELD_NEWLINE, err, "the pi05 frame ends without a newline of its own", "none with prompt.frame=pi05");
+        return wrong(recipe, PI0_FIELD_NEWLINE, err, "--set prompt.newline=none", "the pi05 frame ends without a newline of its own",
+                     "none with prompt.frame=pi05");
     return PI0_OK;
 }
 
@@ -165,17 +176,23 @@ static pi0_status check_tensors(const pi0_recipe_job *job, pi0_error *err)
     const pi0_arch *arch = job->checkpoint ? &job->checkpoint->arch : NULL;
     if (!arch || arch->action_dim <= 0)
         return PI0_OK;
+    static const char other_robot[] =
+        "these weights are not of this robot: put the files of one model together, or describe the robot that "
+        "they were trained for with --recipe FILE.json";
+    const char *model = arch->pi05 ? "pi05" : "pi0";
     if (recipe->model != (int)arch->pi05)
-        return wrong(recipe, PI0_FIELD_MODEL, err, "the recipe is for another model than the weights are", "%s: the tensors are %s's",
-                     arch->pi05 ? "pi05" : "pi0", arch->pi05 ? "pi05" : "pi0");
+        return wrong(recipe, PI0_FIELD_MODEL, err, "take a recipe of the weights' model, and leave --set model out: more fields differ",
+                     "the recipe is for another model than the weights are", "%s: the tensors are %s's", model, model);
     if (recipe->dim[PI0_ACTION] > arch->action_dim)
-        return wrong(recipe, PI0_FIELD_ACTION_DIM, err, "the robot has more action dims than the model",
+        return wrong(recipe, PI0_FIELD_ACTION_DIM, err, other_robot, "the robot has more action dims than the model",
                      "at most %d, the width of action_in_proj", arch->action_dim);
     if (recipe->dim[PI0_STATE] > arch->action_dim && !arch->pi05)
-        return wrong(recipe, PI0_FIELD_STATE_DIM, err, "the robot has more state dims than the model",
+        return wrong(recipe, PI0_FIELD_STATE_DIM, err, other_robot, "the robot has more state dims than the model",
                      "at most %d, the width of state_proj", arch->action_dim);
+    char only[80];
+    snprintf(only, sizeof only, "--set image.size=%d, the only size that these weights take", arch->vision.side);
     if (arch->vision.side > 0 && recipe->image_size != arch->vision.side)
-        return wrong(recipe, PI0_FIELD_IMAGE_SIZE, err, "the pictures do not have the size that the weights are made for",
+        return wrong(recipe, PI0_FIELD_IMAGE_SIZE, err, only, "the pictures do not have the size that the weights are made for",
                      "%d, from position_embedding", arch->vision.side);
     return PI0_OK;
 }
@@ -193,9 +210,9 @@ static pi0_status check_order(pi0_recipe *recipe, int f, pi0_error *err)
     if (robot->n == 0)
         return PI0_OK;
     if (names->n != dim)
-        return wrong(recipe, names_id[f], err, "the robot's order of names needs the checkpoint's beside it", "%d names", dim);
+        return wrong(recipe, names_id[f], err, NULL, "the robot's order of names needs the checkpoint's beside it", "%d names", dim);
     if (robot->n != dim)
-        return wrong(recipe, robot_id[f], err, "the robot's names are not the checkpoint's",
+        return wrong(recipe, robot_id[f], err, NULL, "the robot's names are not the checkpoint's",
                      "%d names, the checkpoint's in the robot's order", dim);
     for (int i = 0; i < dim; i++) {
         int found = -1, times = 0;
@@ -205,7 +222,7 @@ static pi0_status check_order(pi0_recipe *recipe, int f, pi0_error *err)
                 times++;
             }
         if (times != 1)
-            return wrong(recipe, robot_id[f], err, "the robot's names are not the checkpoint's", "%.200s exactly once", names->v[i]);
+            return wrong(recipe, robot_id[f], err, NULL, "the robot's names are not the checkpoint's", "%.200s exactly once", names->v[i]);
         recipe->from_robot[f][i] = found;
     }
     return PI0_OK;
@@ -242,8 +259,6 @@ static void fill_facts(pi0_recipe *recipe)
         facts->empty[i] = camera->empty;
         facts->required[i] = camera->required && !camera->empty;
     }
-    for (int i = 0; i < recipe->delta.n; i++)
-        facts->relative |= recipe->delta.v[i];
 }
 
 pi0_status pi0_recipe_check(pi0_recipe_job *job, pi0_error *err)

@@ -8,137 +8,13 @@ static const char where_config[] = "config.json";
 
 /* ------------------------------------------------------------------ config members */
 
-/* Members that do not reach inference; named so that what is really unknown can be reported. */
-static const char *const ignored_members[] = {
-    "device",
-    "use_amp",
-    "push_to_hub",
-    "repo_id",
-    "private",
-    "tags",
-    "license",
-    "pretrained_path",
-    "pretrained_revision",
-    "paligemma_variant",
-    "action_expert_variant",
-    "dtype",
-    "n_action_steps",
-    "rtc_config",
-    "rtc_training_max_delay",
-    "gradient_checkpointing",
-    "compile_model",
-    "compile_mode",
-    "freeze_vision_encoder",
-    "train_expert_only",
-    "memory_frames",
-    "memory_stride",
-    "memory_temporal_attention_every",
-    "proj_width",
-    "use_cache",
-    "attention_implementation",
-    "train_state_proj",
-    "max_action_dim",
-    "max_state_dim",
-};
-static const char *const ignored_prefixes[] = {"optimizer_", "scheduler_", "time_sampling_"};
-
-typedef enum member_type { A_TEXT, A_COUNT, A_NUMBER, A_SWITCH, A_LIST, AN_OBJECT } member_type;
-
-static const struct {
-    const char *name;
-    member_type type;
-    bool nullable;
-} known_members[] = {
-    {"type", A_TEXT, false},
-    {"n_obs_steps", A_COUNT, false},
-    {"input_features", AN_OBJECT, true},
-    {"output_features", AN_OBJECT, true},
-    {"use_peft", A_SWITCH, false},
-    {"chunk_size", A_COUNT, false},
-    {"n_action_steps", A_COUNT, false},
-    {"max_state_dim", A_COUNT, false},
-    {"max_action_dim", A_COUNT, false},
-    {"num_inference_steps", A_COUNT, false},
-    {"num_steps", A_COUNT, false},
-    {"min_period", A_NUMBER, false},
-    {"max_period", A_NUMBER, false},
-    {"use_relative_actions", A_SWITCH, false},
-    {"relative_exclude_joints", A_LIST, true},
-    {"action_feature_names", A_LIST, true},
-    {"image_resolution", A_LIST, false},
-    {"empty_cameras", A_COUNT, false},
-    {"tokenizer_max_length", A_COUNT, false},
-    {"normalization_mapping", AN_OBJECT, false},
-    {"use_visual_memory", A_SWITCH, false},
-    {"use_proprioceptive_memory", A_SWITCH, false},
-    {"resize_imgs_with_padding", A_LIST, true},
-    {"adapt_to_pi_aloha", A_SWITCH, false},
-    {"use_delta_joint_actions_aloha", A_SWITCH, false},
-    {"paligemma_variant", A_TEXT, false},
-    {"action_expert_variant", A_TEXT, false},
-    {"dtype", A_TEXT, false},
-};
-enum { N_KNOWN = sizeof known_members / sizeof known_members[0] };
-
-static bool has_type(const json_t *value, member_type type)
-{
-    switch (type) {
-    case A_TEXT:
-        return json_is_string(value);
-    case A_COUNT:
-        return json_is_integer(value);
-    case A_NUMBER:
-        return json_is_number(value);
-    case A_SWITCH:
-        return json_is_boolean(value);
-    case A_LIST:
-        return json_is_array(value);
-    case AN_OBJECT:
-        return json_is_object(value);
-    }
-    return false;
-}
-
-static bool is_known(const char *key)
-{
-    for (int i = 0; i < N_KNOWN; i++)
-        if (strcmp(known_members[i].name, key) == 0)
-            return true;
-    for (size_t i = 0; i < sizeof ignored_members / sizeof ignored_members[0]; i++)
-        if (strcmp(ignored_members[i], key) == 0)
-            return true;
-    for (size_t i = 0; i < sizeof ignored_prefixes / sizeof ignored_prefixes[0]; i++)
-        if (strncmp(key, ignored_prefixes[i], strlen(ignored_prefixes[i])) == 0)
-            return true;
-    return false;
-}
-
-static pi0_status check_members(const pi0_recipe_job *job, const json_t *config, pi0_error *err)
-{
-    static const char *const words[] = {"a string", "a whole number", "a number", "true or false", "a list", "an object"};
-    for (int i = 0; i < N_KNOWN; i++) {
-        const json_t *value = json_object_get(config, known_members[i].name);
-        if (!value || has_type(value, known_members[i].type) || (known_members[i].nullable && json_is_null(value)))
-            continue;
-        pi0_status status = pi0_fail(err, PI0_ERR_FORMAT, "a member of config.json has the wrong type");
-        pi0_err_where(err, "%s: %s", where_config, known_members[i].name);
-        pi0_err_expected(err, "%s", words[known_members[i].type]);
-        pi0_err_got(err, "%s", pi0_json_type_name(value));
-        return status;
-    }
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)config, key, value) if (!is_known(key))
-        pi0_log_info(job->log, "config.json: %.200s is not known here and is ignored", key);
-    return PI0_OK;
-}
-
 static bool is_true(const json_t *config, const char *key)
 {
     return json_is_true(json_object_get(config, key));
 }
 
-/* An integer field of the recipe from a member, or LeRobot's default. */
+/* Types of members, names that are not known, and models that are refused: checkpoint_config.c has seen to them.
+ * An integer field of the recipe from a member, or LeRobot's default. */
 static pi0_status take_count(pi0_recipe *recipe, int id, int *out, const json_t *config, const char *key, int fallback, pi0_error *err)
 {
     const pi0_field *field = pi0_recipe_field((pi0_field_id)id);
@@ -176,38 +52,15 @@ static pi0_status take_model(pi0_recipe_job *job, const json_t *config, pi0_erro
 {
     const char *type;
     PI0_TRY(pi0_json_get_string(config, "type", where_config, &type, err));
-    if (strcmp(type, "pi0") != 0 && strcmp(type, "pi05") != 0) {
-        bool fast = strstr(type, "fast") != NULL;
-        pi0_status status =
-            pi0_fail(err, PI0_ERR_UNSUPPORTED, "%s",
-                     fast ? "pi0-FAST is autoregressive: pi0.c does not run it" : "this is another policy than pi0 and pi0.5");
-        pi0_err_where(err, "%s: type", where_config);
-        pi0_err_expected(err, "pi0 or pi05");
-        pi0_err_got(err, "%.200s", type);
-        return status;
-    }
-    bool pi05 = type[3] != 0;
-    const pi0_arch *arch = job->checkpoint ? &job->checkpoint->arch : NULL;
-    if (arch && arch->action_dim > 0 && arch->pi05 != pi05) {
-        pi0_status status = pi0_fail(err, PI0_ERR_MODEL, "config.json names another model than the weights are");
-        pi0_err_where(err, "%s: type", where_config);
-        pi0_err_expected(err, "%s: the tensors are %s's", arch->pi05 ? "pi05" : "pi0", arch->pi05 ? "pi05" : "pi0");
-        pi0_err_got(err, "%s", type);
-        return status;
-    }
-    job->recipe->model = pi05;
+    job->recipe->model = strcmp(type, "pi05") == 0;
     PI0_TRY(pi0_recipe_origin(job->recipe, PI0_FIELD_MODEL, err, "config.json: type"));
-    if (is_true(config, "use_peft"))
-        return refuse(err, "use_peft", "this checkpoint is an adapter (PEFT), not a whole model",
-                      "merge the adapter into its base first (PEFT's merge_and_unload, then save_pretrained)");
-    if (is_true(config, "use_visual_memory") || is_true(config, "use_proprioceptive_memory"))
-        return refuse(err, is_true(config, "use_visual_memory") ? "use_visual_memory" : "use_proprioceptive_memory",
-                      "models with observation memory (MEM) are not run by pi0.c", "use a checkpoint without memory");
     if (is_true(config, "use_delta_joint_actions_aloha"))
-        return refuse(err, "use_delta_joint_actions_aloha", "LeRobot itself does not run models with this switch", "");
+        return refuse(err, "use_delta_joint_actions_aloha", "LeRobot itself does not run models with this switch",
+                      "say which joints are relative in a recipe (action.delta): --recipe FILE.json");
     const json_t *n_obs = json_object_get(config, "n_obs_steps");
     if (n_obs && json_integer_value(n_obs) != 1)
-        return refuse(err, "n_obs_steps", "more than one observation a step is not known of pi0 and pi0.5", "");
+        return refuse(err, "n_obs_steps", "more than one observation a step is not known of pi0 and pi0.5",
+                      "is this config.json of these weights? LeRobot writes 1");
     return PI0_OK;
 }
 
@@ -410,7 +263,6 @@ static pi0_status fill_common(pi0_recipe *recipe, pi0_error *err)
         {PI0_FIELD_DEFAULT_PROMPT, "rule: LeRobot has none"},
         {PI0_FIELD_ARITHMETIC, "rule: LeRobot normalises in f32"},
         {PI0_FIELD_EPSILON, "rule: LeRobot's default"},
-        {PI0_FIELD_SCHEDULE, "rule: LeRobot computes 1 + step * dt in f64"},
         {PI0_FIELD_RESIZE, "rule: LeRobot since 0.5.0"},
         {PI0_FIELD_DELTA, "rule: LeRobot's default"},
     };
@@ -423,7 +275,6 @@ static pi0_status fill_common(pi0_recipe *recipe, pi0_error *err)
     recipe->overflow = PI0_OVERFLOW_CUT;
     recipe->rules = PI0_RULES_HF;
     recipe->arithmetic = PI0_ARITHMETIC_LEROBOT;
-    recipe->schedule = PI0_SCHEDULE_F64;
     recipe->resize = PI0_RESIZE_TORCH;
     return apply_rules(recipe, rules, sizeof rules / sizeof rules[0], err);
 }
@@ -477,6 +328,23 @@ static bool has_newer_members(const json_t *config)
     return false;
 }
 
+/* LeRobot writes every member that its config has, so that what a whole file lacks dates it as well as what it holds. */
+static bool before_043(const json_t *config)
+{
+    return json_object_get(config, "compile_model") && !json_object_get(config, "use_peft");
+}
+
+static pi0_status take_schedule(pi0_recipe *recipe, const json_t *config, bool newer, pi0_error *err)
+{
+    bool f32 = !newer && before_043(config);
+    recipe->schedule = f32 ? PI0_SCHEDULE_F32 : PI0_SCHEDULE_F64;
+    return pi0_recipe_origin(recipe, PI0_FIELD_SCHEDULE, err, "rule: LeRobot %s",
+                             f32                                            ? "0.4.0 to 0.4.2 adds dt in f32 (config.json has no use_peft)"
+                             : newer || json_object_get(config, "use_peft") ? "since 0.4.3 computes 1 + step * dt in f64"
+                                                                            : "since 0.4.3 computes 1 + step * dt in f64; the files do not "
+                                                                              "tell, and before it was f32, about 1e-7 apart");
+}
+
 static pi0_status fill_04(pi0_recipe_job *job, const json_t *config, bool newer, pi0_error *err)
 {
     pi0_recipe *recipe = job->recipe;
@@ -486,6 +354,7 @@ static pi0_status fill_04(pi0_recipe_job *job, const json_t *config, bool newer,
     if (!recipe->origin[PI0_FIELD_DELTA])
         PI0_TRY(pi0_lerobot_delta(job, is_true(config, "use_relative_actions"), json_object_get(config, "relative_exclude_joints"),
                                   json_object_get(config, "action_feature_names"), "config.json: use_relative_actions", err));
+    PI0_TRY(take_schedule(recipe, config, newer, err));
     PI0_TRY(fill_common(recipe, err));
     if (newer)
         return PI0_OK;
@@ -493,8 +362,9 @@ static pi0_status fill_04(pi0_recipe_job *job, const json_t *config, bool newer,
     PI0_TRY(pi0_recipe_ask(recipe, PI0_FIELD_RESIZE, err,
                            "torch (LeRobot 0.5.0 and later: black borders), torch-lerobot04 (0.4: borders of -3)%s. A checkpoint saved by "
                            "0.5.1 or later shows "
-                           "use_relative_actions in config.json or a relative_actions_processor step; this one has neither",
-                           migrated ? ", top-left (trained with 0.3)" : ""));
+                           "use_relative_actions in config.json or a relative_actions_processor step; this one has neither%s",
+                           migrated ? ", top-left (trained with 0.3)" : "",
+                           before_043(config) ? ", nor use_peft: it was saved by 0.4.0 to 0.4.2" : ""));
     if (recipe->model == 1)
         PI0_TRY(pi0_recipe_ask(recipe, PI0_FIELD_STATE_PAD, err,
                                "0 (LeRobot 0.5.0 and later), 32 (0.4: the state was padded before it was written)"));
@@ -511,7 +381,7 @@ static pi0_status dataset_stats(pi0_recipe_job *job, pi0_error *err)
         char *path = pi0_path_join(dir, places[i]);
         if (!path)
             return pi0_fail_memory(err, strlen(dir), "a path");
-        pi0_status status = pi0_is_file(path) ? pi0_stats_read(job, path, places[i], err) : PI0_OK;
+        pi0_status status = pi0_exists(path) ? pi0_stats_read(job, path, places[i], err) : PI0_OK;
         pi0_free(path);
         if (status != PI0_OK)
             return status;
@@ -524,7 +394,6 @@ pi0_status pi0_recipe_from_lerobot(pi0_recipe_job *job, const json_t *config, pi
     pi0_recipe *recipe = job->recipe;
     bool steps = false, newer_steps = false, buffers = false;
     recipe->epsilon = 1e-8;
-    PI0_TRY(check_members(job, config, err));
     PI0_TRY(take_model(job, config, err));
     PI0_TRY(take_width(recipe, PI0_STATE, config, err));
     PI0_TRY(take_width(recipe, PI0_ACTION, config, err));

@@ -113,12 +113,23 @@ pi0_status pi0_recipe_fail_no_config(const pi0_recipe_job *job, pi0_error *err)
     return status;
 }
 
-static pi0_status find_config(const pi0_recipe_job *job, const char *name, const config **out, pi0_error *err)
+static const config *config_named(const char *name)
 {
-    *out = NULL;
     for (int i = 0; i < N_CONFIGS; i++)
         if (strcmp(configs[i].name, name) == 0)
-            *out = &configs[i];
+            return &configs[i];
+    return NULL;
+}
+
+const char *pi0_config_asset_id(const char *config_name)
+{
+    const config *c = config_named(config_name);
+    return c ? c->asset_id : NULL;
+}
+
+static pi0_status find_config(const pi0_recipe_job *job, const char *name, const config **out, pi0_error *err)
+{
+    *out = config_named(name);
     if (*out)
         return PI0_OK;
     for (size_t i = 0; i < sizeof autoregressive / sizeof autoregressive[0]; i++)
@@ -282,7 +293,7 @@ static pi0_status find_assets(const char *root, const char *below, int depth, as
     char *dir = *below ? pi0_path_join(root, below) : pi0_strdup(root);
     char *file = dir ? pi0_path_join(dir, "norm_stats.json") : NULL;
     pi0_status status = file ? PI0_OK : pi0_fail_memory(err, 256, "a path");
-    if (file && *below && pi0_is_file(file) && found->n < MAX_ASSETS) {
+    if (file && *below && pi0_exists(file) && found->n < MAX_ASSETS) {
         found->id[found->n] = pi0_strdup(below);
         if (found->id[found->n])
             found->n++;
@@ -327,8 +338,9 @@ static pi0_status fail_assets(const assets *found, const char *root, const char 
     pi0_status status = pi0_fail(err, by_option ? PI0_ERR_ARGUMENT : PI0_ERR_MODEL, "which statistics to use is not settled");
     pi0_err_where(err, "%s", root);
     pi0_err_expected(err, "%s/norm_stats.json (%s)", wanted, by_option ? "--asset-id" : "the config's asset id");
-    pi0_err_got(err, "%d others", found->n);
-    pi0_err_hint(err, "name one with --asset-id ID, or a file with --norm-stats FILE");
+    pi0_err_got(err, found->n ? "%d others" : "no statistics there", found->n);
+    pi0_err_hint(err, "%s--norm-stats FILE",
+                 found->n ? "name one of the list with --asset-id ID, or give a file with " : "give a file with ");
     for (int i = 0; i < found->n; i++)
         pi0_err_item(err, "%s", found->id[i]);
     return status;
@@ -350,7 +362,7 @@ static pi0_status choose_asset(pi0_recipe_job *job, const char *root, const char
     for (int i = 0; i < found->n; i++)
         if (strcmp(found->id[i], wanted) == 0)
             use = found->id[i];
-    if (!use && (asked ? found->n > 0 : found->n > 1))
+    if (!use && (asked || found->n > 1)) /* what was asked for is not replaced */
         return fail_assets(found, root, wanted, asked != NULL, err);
     if (!use && found->n == 1) {
         use = found->id[0];
@@ -377,7 +389,7 @@ static pi0_status load_assets(pi0_recipe_job *job, const char *config_id, pi0_er
         path = pi0_path_join(dir, "norm_stats.json");
         if (!path)
             status = pi0_fail_memory(err, 256, "a path");
-        else if (!pi0_is_file(path)) {
+        else if (!pi0_exists(path)) {
             pi0_free(path);
             path = NULL;
         }

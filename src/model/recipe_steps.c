@@ -11,6 +11,7 @@ typedef struct pipeline {
     const char *file;
     bool pre;
     int feature; /* whose statistics this file is read for */
+    int actions; /* pre: how actions were normalised in training; -1: not said */
     bool seen_norm, seen_prepare, seen_newline, seen_relative, relative, newer, absolute;
     const json_t *relative_config; /* borrowed from the preprocessor's JSON */
 } pipeline;
@@ -181,7 +182,7 @@ static pi0_status read_state_file(pipeline *p, const json_t *step, const char *w
     pi0_safetensors *file = NULL;
     bool wanted[PI0_FEATURES] = {p->feature == PI0_STATE, p->feature == PI0_ACTION};
     pi0_status status = PI0_OK;
-    if (job->problems && !pi0_is_file(path)) {
+    if (job->problems && !pi0_exists(path)) {
         if (json_array_append_new(job->problems, pi0_json_words("a state file that the processors name is not there")) != 0)
             status = pi0_fail_memory(err, 64, "a problem text");
     } else {
@@ -227,6 +228,19 @@ static bool state_left_out(const json_t *config)
     return true;
 }
 
+/* LeRobot runs the processor and reads the mapping of config.json only to make one. */
+static pi0_status compare_kind(pipeline *p, int id, int kind, const char *where, pi0_error *err)
+{
+    const pi0_recipe *recipe = p->job->recipe;
+    const char *key = p->feature == PI0_STATE ? "STATE" : "ACTION";
+    const json_t *said = json_object_get(json_object_get(p->job->checkpoint->config, "normalization_mapping"), key);
+    const char *const *kinds = pi0_recipe_field((pi0_field_id)id)->choices;
+    if (!said || kind == recipe->norm[p->feature])
+        return PI0_OK;
+    return pi0_recipe_warn(p->job, err, "config.json: normalization_mapping.%s is %s, but %s has %s; the processor stands", key,
+                           kinds[recipe->norm[p->feature]], where, kinds[kind]);
+}
+
 static pi0_status read_normalizer(pipeline *p, const json_t *step, const json_t *config, const char *where, pi0_error *err)
 {
     pi0_recipe *recipe = p->job->recipe;
@@ -245,6 +259,9 @@ static pi0_status read_normalizer(pipeline *p, const json_t *step, const json_t 
     PI0_TRY(read_kind(map, p->feature == PI0_STATE ? "STATE" : "ACTION", where, &kind, err));
     if (p->feature == PI0_STATE && state_left_out(config))
         kind = PI0_NORM_IDENTITY;
+    PI0_TRY(compare_kind(p, id, kind, where, err));
+    if (p->pre && json_object_get(map, "ACTION"))
+        PI0_TRY(read_kind(map, "ACTION", where, &p->actions, err));
     recipe->norm[p->feature] = kind;
     PI0_TRY(pi0_recipe_origin(recipe, id, err, "%s.norm_map.%s", where, p->feature == PI0_STATE ? "STATE" : "ACTION"));
     if (json_object_get(config, "eps")) {
@@ -352,16 +369,27 @@ static pi0_status settle_relative(pi0_recipe_job *job, const pipeline *pre, cons
                              json_object_get(pre->relative_config, "action_names"), origin, err);
 }
 
+/* LeRobot runs the second file; what the first did to actions, it did in training. */
+static pi0_status compare_actions(pi0_recipe_job *job, const pipeline *pre, pi0_error *err)
+{
+    int undone = job->recipe->norm[PI0_ACTION];
+    const char *const *kinds = pi0_recipe_field(PI0_FIELD_NORM_ACTION)->choices;
+    if (pre->actions < 0 || pre->actions == undone)
+        return PI0_OK;
+    return pi0_recipe_warn(job, err, "%s normalises actions by %s, %s undoes %s; the second is followed (--set norm.action=%s: the first)",
+                           pre_file, kinds[pre->actions], post_file, kinds[undone], kinds[pre->actions]);
+}
+
 pi0_status pi0_recipe_read_steps(pi0_recipe_job *job, bool *found, bool *newer, pi0_error *err)
 {
-    pipeline pre = {.job = job, .file = pre_file, .pre = true, .feature = PI0_STATE};
+    pipeline pre = {.job = job, .file = pre_file, .pre = true, .feature = PI0_STATE, .actions = -1};
     pipeline post = {.job = job, .file = post_file, .feature = PI0_ACTION};
     json_t *pre_root = NULL, *post_root = NULL;
     *found = *newer = false;
     if (!job->checkpoint || !job->checkpoint->dir)
         return PI0_OK;
     char *path[2] = {pi0_path_join(job->checkpoint->dir, pre_file), pi0_path_join(job->checkpoint->dir, post_file)};
-    bool there[2] = {path[0] && pi0_is_file(path[0]), path[1] && pi0_is_file(path[1])};
+    bool there[2] = {path[0] && pi0_exists(path[0]), path[1] && pi0_exists(path[1])};
     pi0_status status = path[0] && path[1] ? PI0_OK : pi0_fail_memory(err, 256, "a path");
     pi0_free(path[0]);
     pi0_free(path[1]);
@@ -373,6 +401,7 @@ pi0_status pi0_recipe_read_steps(pi0_recipe_job *job, bool *found, bool *newer, 
     PI0_TRY_GOTO(read_pipeline(&pre, &pre_root, err));
     PI0_TRY_GOTO(read_pipeline(&post, &post_root, err));
     PI0_TRY_GOTO(settle_relative(job, &pre, &post, err));
+    PI0_TRY_GOTO(compare_actions(job, &pre, err));
     *found = true;
     *newer = pre.newer || post.newer;
 fail:

@@ -233,7 +233,8 @@ static pi0_status missing(pi0_recipe_job *job, pi0_error *err)
 }
 
 /* A problem instead of an error where the caller collects them. */
-static pi0_status refuse(pi0_recipe_job *job, pi0_error *err, const char *what, const char *where, const char *expected, const char *got)
+static pi0_status refuse(pi0_recipe_job *job, pi0_error *err, const char *what, const char *where, const char *expected, const char *got,
+                         const char *hint)
 {
     if (job->problems) {
         char text[512];
@@ -246,7 +247,7 @@ static pi0_status refuse(pi0_recipe_job *job, pi0_error *err, const char *what, 
     pi0_err_where(err, "%s", where);
     pi0_err_expected(err, "%s", expected);
     pi0_err_got(err, "%s", got);
-    pi0_err_hint(err, "are these the statistics of this robot? --norm-stats FILE, --asset-id ID, --set state.dim=N, --set action.dim=N");
+    pi0_err_hint(err, "%s", hint);
     return status;
 }
 
@@ -265,35 +266,66 @@ static pi0_status check_width(pi0_recipe_job *job, int f, int stat, pi0_error *e
         return pi0_recipe_warn(job, err, "%s has %d dims, the robot %d: the rest is not un-normalised", where, have, want);
     snprintf(expected, sizeof expected, "%d values, the robot's width", want);
     snprintf(got, sizeof got, "%d", have);
-    return refuse(job, err, "the statistics are not as wide as the robot", where, expected, got);
+    char hint[200];
+    snprintf(hint, sizeof hint,
+             "are these the statistics of this robot? give its own with --norm-stats FILE; --set %s.dim=%d if that is its width",
+             pi0_feature_name(f), have);
+    return refuse(job, err, "the statistics are not as wide as the robot", where, expected, got, hint);
 }
 
 /* A joint that hardly moved while the statistics were taken: any value off its mean becomes a huge number (E3). */
 #define PI0_TINY_RANGE 2e-3
 #define PI0_TINY_STD 5e-4
 
+typedef enum fault { FAULT_NONE, FAULT_NOT_FINITE, FAULT_NEGATIVE, FAULT_ORDER, FAULT_TINY, FAULTS } fault;
+
+static fault fault_of(double low, double high, bool spread)
+{
+    if (!isfinite(low) || !isfinite(high))
+        return FAULT_NOT_FINITE;
+    if (spread ? high < 0 : high < low)
+        return spread ? FAULT_NEGATIVE : FAULT_ORDER;
+    return (spread ? high : high - low) < (spread ? PI0_TINY_STD : PI0_TINY_RANGE) ? FAULT_TINY : FAULT_NONE;
+}
+
+static pi0_status report_fault(pi0_recipe_job *job, fault kind, int f, const int *needs, const char *dims, pi0_error *err)
+{
+    static const char *const what[] = {[FAULT_NOT_FINITE] = "a statistic is not a finite number",
+                                       [FAULT_NEGATIVE] = "a standard deviation is negative",
+                                       [FAULT_ORDER] = "the quantiles are in the wrong order"};
+    static const char *const expected[] = {
+        [FAULT_NOT_FINITE] = "finite numbers", [FAULT_NEGATIVE] = "0 or more", [FAULT_ORDER] = "the first below the second"};
+    const char *feature = pi0_feature_name(f), *low = pi0_stat_name(needs[0]), *high = pi0_stat_name(needs[1]);
+    if (kind == FAULT_TINY)
+        return pi0_recipe_warn(job, err,
+                               "%s.%s, %s.%s: dims that hardly varied in the data: %s: a value off its usual place becomes very large",
+                               feature, low, feature, high, dims);
+    char where[120], hint[160];
+    snprintf(where, sizeof where, "%s.%s, %s.%s", feature, low, feature, high);
+    snprintf(hint, sizeof hint,
+             "give other statistics with --norm-stats FILE, or these alone with --set %s.%s=V,V,... and --set %s.%s=V,V,...", feature, low,
+             feature, high);
+    return refuse(job, err, what[kind], where, expected[kind], dims, hint);
+}
+
+/* One report for each kind of fault: a robot parked during recording has it in many dims. */
 static pi0_status check_health(pi0_recipe_job *job, int f, const int *needs, pi0_error *err)
 {
-    const pi0_recipe *recipe = job->recipe;
-    const pi0_numbers *low = &recipe->stats[f][needs[0]], *high = &recipe->stats[f][needs[1]];
+    const pi0_numbers *low = &job->recipe->stats[f][needs[0]], *high = &job->recipe->stats[f][needs[1]];
     bool spread = needs[1] == PI0_STAT_STD;
-    for (int i = 0; i < recipe->dim[f] && i < low->n && i < high->n; i++) {
-        char where[80], got[80];
-        snprintf(where, sizeof where, "%s.%s[%d], %s.%s[%d]", pi0_feature_name(f), pi0_stat_name(needs[0]), i, pi0_feature_name(f),
-                 pi0_stat_name(needs[1]), i);
-        snprintf(got, sizeof got, "%g, %g", low->v[i], high->v[i]);
-        if (!isfinite(low->v[i]) || !isfinite(high->v[i]))
-            PI0_TRY(refuse(job, err, "a statistic is not a finite number", where, "finite numbers", got));
-        else if (spread && high->v[i] < 0)
-            PI0_TRY(refuse(job, err, "a standard deviation is negative", where, "0 or more", got));
-        else if (!spread && high->v[i] < low->v[i])
-            PI0_TRY(refuse(job, err, "the quantiles are in the wrong order", where, "the first below the second", got));
-        else if ((spread ? high->v[i] : high->v[i] - low->v[i]) < (spread ? PI0_TINY_STD : PI0_TINY_RANGE))
-            PI0_TRY(pi0_recipe_warn(job, err,
-                                    "%s: %s dim %d hardly varied in the data (%s %g): a value off its usual place becomes very large",
-                                    where, pi0_feature_name(f), i, spread ? "std" : "range", spread ? high->v[i] : high->v[i] - low->v[i]));
+    pi0_status status = PI0_OK;
+    for (fault kind = FAULT_NOT_FINITE; kind < FAULTS && status == PI0_OK; kind++) {
+        pi0_text dims = {0};
+        for (int i = 0; i < job->recipe->dim[f] && i < low->n && i < high->n; i++)
+            if (fault_of(low->v[i], high->v[i], spread) == kind)
+                pi0_text_add(&dims, "%s%d (%g, %g)", dims.length ? ", " : "", i, low->v[i], high->v[i]);
+        if (dims.failed)
+            status = pi0_fail_memory(err, 256, "a list of dims");
+        else if (dims.length)
+            status = report_fault(job, kind, f, needs, dims.data, err);
+        pi0_text_release(&dims);
     }
-    return PI0_OK;
+    return status;
 }
 
 pi0_status pi0_stats_check(pi0_recipe_job *job, pi0_error *err)

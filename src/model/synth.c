@@ -84,15 +84,6 @@ static pi0_status choose_arch(const pi0_synth_options *o, bool pi05, pi0_synth_p
     return PI0_OK;
 }
 
-/* The folder of a config's statistics: openpi names it after the robot's data. */
-static const char *asset_of(const char *config)
-{
-    return strstr(config, "aloha_sim") ? "lerobot/aloha_sim_transfer_cube_human"
-           : strstr(config, "aloha")   ? "trossen"
-           : strstr(config, "libero")  ? "physical-intelligence/libero"
-                                       : "droid";
-}
-
 /* The robot: an openpi config's, or the options' own. */
 static pi0_status choose_robot(const pi0_synth_options *o, const char *config, pi0_synth_plan *plan, pi0_error *err)
 {
@@ -107,7 +98,7 @@ static pi0_status choose_robot(const pi0_synth_options *o, const char *config, p
         for (int i = 0; i < facts->n_slots; i++)
             cameras += !facts->empty[i];
         pi0_recipe_free(&recipe);
-        snprintf(plan->asset, sizeof plan->asset, "%s", asset_of(config));
+        snprintf(plan->asset, sizeof plan->asset, "%s", pi0_config_asset_id(config));
     }
     bool fixed = plan->layout == PI0_LAYOUT_OPENPI; /* there the config on the command line says the widths, no file does */
     if (fixed && ((o->state_dim && o->state_dim != state_dim) || (o->action_dim && o->action_dim != action_dim))) {
