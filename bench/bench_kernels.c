@@ -12,10 +12,6 @@
 
 #include "kernels/kernels.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 /* Time of this thread on the processor: what others do on the machine is not in it. */
 static uint64_t cpu_ns(void)
 {
@@ -24,64 +20,18 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-enum { SLICES = 16, SLICE_COLUMNS = 256, PEAK_STEPS = 20000, CHAINS = 12 };
+enum { SLICES = 16, SLICE_COLUMNS = 256, PEAK_ROUNDS = 20000 };
 
 typedef struct shape {
     const char *what;
     int m, n, k;
 } shape;
 
-#if defined(__x86_64__)
-#define KEEP(v) __asm__ volatile("" : "+x"(v))
-#elif defined(__aarch64__)
-#define KEEP(v) __asm__ volatile("" : "+w"(v))
-#else
-#define KEEP(v) __asm__ volatile("" : "+m"(v))
-#endif
-
-/* 12 independent chains hide the latency of the additions; the empty asm keeps the chains in registers, and x unknown, so that no
- * product is computed once for all. */
-#define EACH_CHAIN(what) what(0) what(1) what(2) what(3) what(4) what(5) what(6) what(7) what(8) what(9) what(10) what(11)
-#define CHAIN_START(j) __typeof__(x) c##j = x;
-#define CHAIN_STEP(j)                \
-    c##j = MULTIPLY_ADD(x, x, c##j); \
-    KEEP(c##j);                      \
-    KEEP(x);
-#define PEAK_LOOP(type, zero)              \
-    type x = zero;                         \
-    EACH_CHAIN(CHAIN_START)                \
-    uint64_t start = cpu_ns();             \
-    for (int i = 0; i < PEAK_STEPS; i++) { \
-        EACH_CHAIN(CHAIN_STEP)             \
-    }                                      \
-    return (double)sizeof(type) / sizeof(float) * 2.0 * CHAINS * PEAK_STEPS / (double)(cpu_ns() - start);
-
-typedef float four __attribute__((vector_size(16)));
-
-static double peak_ref(void)
+static double peak_of(const pi0_gemm_kernel *kernel)
 {
-#define MULTIPLY_ADD(a, b, sum) ((a) * (b) + (sum))
-    PEAK_LOOP(four, {0})
-#undef MULTIPLY_ADD
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) static double peak_avx2(void)
-{
-#define MULTIPLY_ADD(a, b, sum) _mm256_fmadd_ps(a, b, sum)
-    PEAK_LOOP(__m256, {0})
-#undef MULTIPLY_ADD
-}
-#endif
-
-static double peak_of(const char *isa)
-{
-#if defined(__x86_64__)
-    if (strcmp(isa, "avx2") == 0)
-        return peak_avx2();
-#endif
-    (void)isa;
-    return peak_ref();
+    uint64_t start = cpu_ns();
+    double flop = kernel->peak(PEAK_ROUNDS);
+    return flop / (double)(cpu_ns() - start);
 }
 
 static void *filled(size_t count, pi0_dtype dtype)
@@ -103,47 +53,61 @@ static void *filled(size_t count, pi0_dtype dtype)
 }
 
 /* Calls run(context, slice) for every slice, at least SLICES times, between peak loops. flop: of one slice. */
-static void measure(const char *isa, const char *what, double flop, int slices, void (*run)(void *, int), void *context)
+static void measure(const char *isa, const pi0_gemm_kernel *kernel, const char *what, double flop, int slices, void (*run)(void *, int),
+                    void *context)
 {
-    double best = 0.0, peak = peak_of(isa);
+    double best = 0.0, peak = peak_of(kernel);
     int times = slices > SLICES ? slices : SLICES;
     for (int i = 0; i < times; i++) {
         uint64_t start = cpu_ns();
         run(context, i % slices);
-        double rate = flop / (double)(cpu_ns() - start), now = peak_of(isa);
+        double rate = flop / (double)(cpu_ns() - start), now = peak_of(kernel);
         best = rate > best ? rate : best;
         peak = now > peak ? now : peak;
     }
-    printf("%-5s %-44s %7.1f GFLOP/s  %5.1f%% of %.1f\n", isa, what, best, 100.0 * best / peak, peak);
+    printf("%-11s %-52s %7.1f GFLOP/s  %5.1f%% of %.1f\n", isa, what, best, 100.0 * best / peak, peak);
     fflush(stdout);
 }
 
 typedef struct gemm_run {
-    const pi0_kernels *kernels;
+    const pi0_gemm_kernel *kernel;
     pi0_gemm g;
-    void *workspace;
+    void *prepared, *workspace;
 } gemm_run;
 
+/* Prepares its share of x too: a slice costs what it costs in a whole product. */
 static void run_gemm(void *context, int slice)
 {
     gemm_run *r = context;
-    r->kernels->gemm(&r->g, 0, r->g.m, slice * SLICE_COLUMNS, (slice + 1) * SLICE_COLUMNS, r->workspace);
+    const int tiles = pi0_tiles(r->g.m, r->kernel->tile_rows), slices = r->g.n / SLICE_COLUMNS;
+    r->kernel->prepare(&r->g, 0, r->g.k, tiles * slice / slices, tiles * (slice + 1) / slices, r->prepared);
+    r->kernel->multiply(&r->g, 0, r->g.k, 0, tiles, slice * SLICE_COLUMNS, (slice + 1) * SLICE_COLUMNS, r->prepared, r->workspace);
 }
 
-static void bench_gemm(const pi0_kernels *k, const shape *s, pi0_dtype dtype)
+static void bench_gemm(const pi0_kernels *k, pi0_gemm_form form, const shape *s, pi0_dtype dtype, bool packed)
 {
+    const pi0_gemm_kernel *kernel = &k->gemm[form];
     size_t m = (size_t)s->m, n = (size_t)s->n, depth = (size_t)s->k;
     float *x = filled(m * depth, PI0_F32), *y = filled(m * n, PI0_F32);
-    void *w = filled(n * depth, dtype);
-    gemm_run r = {.kernels = k,
-                  .g = {.x = x, .ldx = depth, .w = w, .w_dtype = dtype, .ldw = depth, .y = y, .ldy = n, .m = s->m, .n = s->n, .k = s->k},
-                  .workspace = filled(k->gemm_workspace / 4, PI0_F32)};
+    void *w = filled(n * depth, dtype), *packed_w = packed ? filled(kernel->packed_bytes(s->n, s->k, dtype) / 4, PI0_F32) : NULL;
+    gemm_run r = {
+        .kernel = kernel,
+        .g = {.x = x, .ldx = depth, .part = {{w, s->n}}, .w_dtype = dtype, .ldw = depth, .y = y, .ldy = n, .m = s->m, .n = s->n, .k = s->k},
+        .prepared = filled(kernel->x_bytes(s->m, s->k) / 4, PI0_F32),
+        .workspace = filled(kernel->workspace_bytes / 4, PI0_F32)};
+    kernel->prepare(&r.g, 0, s->k, 0, pi0_tiles(s->m, kernel->tile_rows), r.prepared);
+    if (packed)
+        kernel->pack(&r.g, 0, s->n, packed_w);
+    r.g.packed = packed_w;
     char what[96];
-    snprintf(what, sizeof what, "%s %dx%dx%d %s", s->what, s->m, s->n, s->k, pi0_dtype_name(dtype));
-    measure(k->isa, what, 2.0 * (double)m * SLICE_COLUMNS * (double)depth, s->n / SLICE_COLUMNS, run_gemm, &r);
+    snprintf(what, sizeof what, "%s %dx%dx%d %s %s %s", s->what, s->m, s->n, s->k, pi0_gemm_form_names[form], pi0_dtype_name(dtype),
+             packed ? "packed" : "as stored");
+    measure(k->isa, kernel, what, 2.0 * (double)m * SLICE_COLUMNS * (double)depth, s->n / SLICE_COLUMNS, run_gemm, &r);
     pi0_free(x);
     pi0_free(y);
     pi0_free(w);
+    pi0_free(packed_w);
+    pi0_free(r.prepared);
     pi0_free(r.workspace);
 }
 
@@ -184,7 +148,8 @@ static void bench_attention(const pi0_kernels *k, const char *name, int rows, in
         r.a.k2 = r.a.v2 = kv + (size_t)keys * narrow, r.a.ldkv2 = narrow;
     char what[96];
     snprintf(what, sizeof what, "attention %s %d rows %d+%d keys %dx%d", name, rows, keys, keys2, heads, d);
-    measure(k->isa, what, 4.0 * rows * (double)(keys + keys2) * d, heads, run_attention, &r);
+    measure(k->isa, &k->gemm[PI0_GEMM_F32], what, 4.0 * rows * (double)(keys + keys2) * d * (heads / kv_heads), kv_heads, run_attention,
+            &r);
     pi0_free(q);
     pi0_free(out);
     pi0_free(kv);
@@ -205,9 +170,14 @@ static void bench_isa(const char *name)
         {"vision qkv", 256, 1152, 1152},   {"expert gate", 51, 4096, 1024},   {"expert down", 51, 1024, 4096},
         {"expert q", 51, 2048, 1024},      {"one row", 1, 4096, 1024},
     };
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        bench_gemm(&k, &shapes[i], PI0_BF16);
-    bench_gemm(&k, &shapes[4], PI0_F32);
+    enum { SHORT = 4 }; /* from here on a checkpoint's weights are packed when it is opened (device/cpu/weights.c) */
+    for (int form = 0; form < PI0_GEMM_FORMS; form++) {
+        if (k.gemm[form].multiply == NULL)
+            continue;
+        for (int i = 0; i < (int)(sizeof shapes / sizeof shapes[0]); i++)
+            bench_gemm(&k, form, &shapes[i], PI0_BF16, i >= SHORT);
+        bench_gemm(&k, form, &shapes[SHORT], PI0_F32, true);
+    }
     bench_attention(&k, "vision", 256, 256, 0, 16, 16, 72);
     bench_attention(&k, "prefix", 558, 558, 0, 8, 1, 256);
     bench_attention(&k, "step", 51, 558, 51, 8, 1, 256);

@@ -68,6 +68,7 @@ pi0_model *pi0_test_golden_open(const pi0_golden_case *c, void (*change)(pi0_opt
     options.preprocessed = 1;
     options.stages = 1;
     options.threads = 2;
+    options.precision = "f32"; /* some are stored in bf16 */
     options.set = c->set;
     while (options.n_set < 2 && c->set[options.n_set])
         options.n_set++;

@@ -19,8 +19,8 @@ typedef struct rig {
     pi0_device *device;
     pi0_plan *plan;
     pi0_exec *exec;
-    pi0_buffer buffers[16], weights[8], arena, workspace;
-    pi0_dtype weight_dtypes[8];
+    pi0_buffer buffers[16], arena, workspace;
+    pi0_device_weight weights[8];
     pi0_params params;
     int32_t prefix_position[16], suffix_position[16], time_row[16];
     float time[2];
@@ -77,9 +77,10 @@ static int rig_weight(rig *r, int64_t rows, int64_t cols, uint64_t seed)
 {
     pi0_error err = {0};
     int tensor = pi0_plan_weight(r->plan, PI0_FORM_TENSOR, PI0_USE_VECTOR, NULL, rows, cols), index = r->plan->tensors[tensor].weight;
-    PI0_ASSERT_OK(api->alloc(r->device, (size_t)(rows * cols) * sizeof(float), &r->weights[index], &err), &err);
-    pi0_random_normal(seed, 1, r->weights[index].host, (size_t)(rows * cols));
-    r->weight_dtypes[index] = PI0_F32;
+    pi0_device_weight *weight = &r->weights[index];
+    PI0_ASSERT_OK(api->alloc(r->device, (size_t)(rows * cols) * sizeof(float), &weight->buffer, &err), &err);
+    pi0_random_normal(seed, 1, weight->buffer.host, (size_t)(rows * cols));
+    weight->host = (pi0_host_weight){.dtype = PI0_F32, .rows = rows, .cols = cols, .n_parts = 1, .part = {{weight->buffer.host, rows}}};
     return tensor;
 }
 
@@ -93,7 +94,7 @@ static const float *rig_run(rig *r, int out)
     PI0_ASSERT_OK(api->alloc(r->device, pi0_tensor_bytes(r->plan, out), &r->buffers[out], &err), &err);
     PI0_ASSERT_OK(api->alloc(r->device, r->plan->arena_bytes, &r->arena, &err), &err);
     PI0_ASSERT_OK(api->alloc(r->device, api->workspace(r->device, r->plan), &r->workspace, &err), &err);
-    const pi0_bindings bindings = {r->buffers, r->weights, r->weight_dtypes, r->arena, r->workspace};
+    const pi0_bindings bindings = {r->buffers, r->weights, r->arena, r->workspace};
     PI0_ASSERT_OK(api->compile(r->device, r->plan, &bindings, &r->exec, &err), &err);
     PI0_ASSERT_OK(api->run(r->device, r->exec, &r->params, &err), &err);
     return r->buffers[out].host;
@@ -106,8 +107,8 @@ static void rig_close(rig *r)
         if (r->buffers[i].handle)
             api->free(r->device, &r->buffers[i]);
     for (int i = 0; i < 8; i++)
-        if (r->weights[i].handle)
-            api->free(r->device, &r->weights[i]);
+        if (r->weights[i].buffer.handle)
+            api->free(r->device, &r->weights[i].buffer);
     api->free(r->device, &r->arena);
     api->free(r->device, &r->workspace);
     pi0_plan_free(&r->plan);
@@ -199,7 +200,7 @@ static void a_table_repeats_over_rows(void **state)
     rig r;
     rig_open(&r, 2);
     const int x = rig_input(&r, "x", PI0_ROWS_IMAGE, WIDTH, 7), table = rig_weight(&r, IMAGE_TOKENS, WIDTH, 8);
-    const float *weights = r.weights[0].host, *out = rig_run(&r, pi0_plan_binary(r.plan, PI0_OP_ADD, x, table));
+    const float *weights = r.weights[0].buffer.host, *out = rig_run(&r, pi0_plan_binary(r.plan, PI0_OP_ADD, x, table));
     for (int row = 0; row < 9; row++)
         for (int c = 0; c < WIDTH; c++)
             assert_near(out[row * WIDTH + c], (double)rows_of(&r, x, row)[c] + (double)weights[row % IMAGE_TOKENS * WIDTH + c]);
@@ -254,23 +255,34 @@ static void transfers_past_the_end_are_refused(void **state)
     rig_close(&r);
 }
 
-static void a_misaligned_weight_is_copied_an_aligned_one_kept(void **state)
+static void weights_are_left_copied_or_packed(void **state)
 {
     (void)state;
     rig r;
     pi0_error err = {0};
     static _Alignas(64) uint8_t file[64] = {1, 2, 3, 4, 5, 6, 7, 8};
-    pi0_buffer buffer;
-    bool kept;
+    pi0_device_weight got;
     rig_open(&r, 1);
-    pi0_host_weight weight = {.dtype = PI0_F32, .rows = 2, .cols = 2, .data = file};
-    PI0_ASSERT_OK(api->import_weight(r.device, &weight, PI0_USE_MATRIX, &buffer, &kept, &err), &err);
-    assert_true(kept && buffer.host == file && !buffer.handle);
-    weight.data = file + 2;
-    PI0_ASSERT_OK(api->import_weight(r.device, &weight, PI0_USE_MATRIX, &buffer, &kept, &err), &err);
-    assert_false(kept);
-    assert_memory_equal(buffer.host, file + 2, 16);
-    api->free(r.device, &buffer);
+    const pi0_weight tall = {.use = PI0_USE_MATRIX, .rows = 2, .cols = 2, .most_rows = 500};
+    pi0_weight low = tall;
+    low.most_rows = 4;
+    pi0_host_weight host = {.dtype = PI0_F32, .rows = 2, .cols = 2, .n_parts = 1, .part = {{file, 2}}};
+    PI0_ASSERT_OK(api->import_weight(r.device, &tall, &host, &got, &err), &err);
+    assert_true(got.host.part[0].data == file && !got.buffer.handle && !got.packed);
+    assert_int_equal(api->weight_bytes(r.device, &tall, PI0_F32), 0);
+    host.part[0].data = file + 2; /* misaligned */
+    PI0_ASSERT_OK(api->import_weight(r.device, &tall, &host, &got, &err), &err);
+    assert_true(got.buffer.handle && !got.packed);
+    assert_memory_equal(got.host.part[0].data, file + 2, 16);
+    api->free(r.device, &got.buffer);
+    for (int misaligned = 0; misaligned < 2; misaligned++) { /* products of few rows */
+        host.part[0].data = file + 2 * misaligned;
+        PI0_ASSERT_OK(api->import_weight(r.device, &low, &host, &got, &err), &err);
+        assert_true(got.packed);
+        assert_int_equal(got.buffer.bytes, api->weight_bytes(r.device, &low, PI0_F32));
+        assert_memory_equal(got.buffer.host, (const uint8_t *)host.part[0].data, 4);
+        api->free(r.device, &got.buffer);
+    }
     rig_close(&r);
 }
 
@@ -284,7 +296,7 @@ int main(void)
         cmocka_unit_test(rope_turns_by_the_rows_position),
         cmocka_unit_test(euler_goes_down_the_velocity),
         cmocka_unit_test(transfers_past_the_end_are_refused),
-        cmocka_unit_test(a_misaligned_weight_is_copied_an_aligned_one_kept),
+        cmocka_unit_test(weights_are_left_copied_or_packed),
     };
     return cmocka_run_group_tests_name("device", tests, NULL, NULL);
 }

@@ -96,12 +96,16 @@ static double attention_reference(const pi0_attention *a, int h, int r, double *
     return (2.0 * delta + (n + 64) * U) * v_max_abs;
 }
 
+/* All heads that share their keys at once, when asked for the first of them. */
 static void run_attention(const pi0_kernels *k, const pi0_attention *a, int head, int r0, int r1)
 {
+    const int heads = a->heads / a->kv_heads;
+    if (head % heads != 0)
+        return;
     void *workspace = pi0_alloc(k->attention_workspace);
     assert_non_null(workspace);
     memset(workspace, 0xff, k->attention_workspace);
-    k->attention(a, head, r0, r1, workspace);
+    k->attention(a, head / heads, r0, r1, workspace);
     pi0_free(workspace);
 }
 

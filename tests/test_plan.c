@@ -186,8 +186,12 @@ static void quantise_touches_matrices_only(void **state)
     pi0_plan *plan = layer_plan(&err);
     int vector = pi0_plan_weight(plan, PI0_FORM_ONE_PLUS, PI0_USE_VECTOR, "n", 1, 16);
     int table = pi0_plan_weight(plan, PI0_FORM_TENSOR, PI0_USE_TABLE, "t", 99, 16);
+    int exact = pi0_plan_weight(plan, PI0_FORM_TENSOR, PI0_USE_EXACT, "e", 8, 16);
     pi0_plan_quantise(plan, PI0_PRECISION_BF16);
     assert_int_equal(plan->weights[0].precision, PI0_PRECISION_BF16);
+    assert_int_equal(plan->weights[0].most_rows, plan->max_rows[plan->tensors[plan->ops[0].out].rows]);
+    assert_int_equal(plan->weights[plan->tensors[exact].weight].precision, PI0_PRECISION_F32);
+    assert_int_equal(plan->weights[plan->tensors[exact].weight].most_rows, 0);
     assert_int_equal(plan->weights[plan->tensors[vector].weight].precision, PI0_PRECISION_F32);
     assert_int_equal(plan->weights[plan->tensors[table].weight].precision, PI0_PRECISION_STORED);
     pi0_plan_free(&plan);

@@ -87,6 +87,10 @@ static inline int pi0_max_int(int a, int b)
 {
     return a > b ? a : b;
 }
+static inline size_t pi0_max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
 
 /* ------------------------------------------------------------------ memory */
 

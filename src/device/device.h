@@ -18,13 +18,24 @@ typedef struct pi0_buffer {
     size_t bytes;
 } pi0_buffer;
 
-/* A weight as the host has it: a view into the mapped checkpoint, or evaluated into memory that `owned` says is its own. */
+/* A weight as the host has it: views into the mapped checkpoint, or evaluated into memory that `owned` says is its own. */
 typedef struct pi0_host_weight {
     pi0_dtype dtype;
-    int64_t rows, cols; /* row-major, dense */
-    const void *data;
-    void *owned; /* pi0_free it after import when the device did not keep it; NULL for a view */
+    int64_t rows, cols;
+    int n_parts;
+    struct {
+        const void *data; /* row-major, dense */
+        int64_t rows;
+    } part[PI0_MAX_SOURCES]; /* one below the other */
+    void *owned;             /* pi0_free it after import when the device did not keep it; NULL for views */
 } pi0_host_weight;
+
+/* A weight as a device has it. */
+typedef struct pi0_device_weight {
+    pi0_host_weight host; /* where the parts lie, when buffer is empty */
+    pi0_buffer buffer;    /* memory of the device's */
+    bool packed;          /* buffer is in the order of the device's kernels */
+} pi0_device_weight;
 
 typedef struct pi0_device_options {
     int threads;
@@ -41,11 +52,10 @@ typedef struct pi0_device_info {
 
 /* Where a compiled plan's inputs, outputs and weights lie: indexed by tensor id and weight index. */
 typedef struct pi0_bindings {
-    const pi0_buffer *tensors; /* [n_tensors]; handle NULL for values that the arena holds */
-    const pi0_buffer *weights; /* [n_weights] as import_weight gave them, with their dtype beside */
-    const pi0_dtype *weight_dtypes;
-    pi0_buffer arena;     /* at least plan->arena_bytes; shared by plans that never run at once */
-    pi0_buffer workspace; /* at least workspace(); likewise shared */
+    const pi0_buffer *tensors;        /* [n_tensors]; handle NULL for values that the arena holds */
+    const pi0_device_weight *weights; /* [n_weights] as import_weight gave them; lives as long as the exec */
+    pi0_buffer arena;                 /* at least plan->arena_bytes; shared by plans that never run at once */
+    pi0_buffer workspace;             /* at least workspace(); likewise shared */
 } pi0_bindings;
 
 typedef struct pi0_device_api {
@@ -62,9 +72,11 @@ typedef struct pi0_device_api {
     pi0_status (*write)(pi0_device *device, const pi0_buffer *to, size_t offset, const void *from, size_t bytes, pi0_error *err);
     pi0_status (*read)(pi0_device *device, const pi0_buffer *from, size_t offset, void *to, size_t bytes, pi0_error *err);
 
-    /* Takes a weight in. Either keeps weight->data where it is (then *kept = true and it must outlive the device), or copies. */
-    pi0_status (*import_weight)(pi0_device *device, const pi0_host_weight *weight, pi0_weight_use use, pi0_buffer *out, bool *kept,
+    /* Takes a weight in: copies it in its own order, or leaves it where it is (out->buffer empty), where it must then outlive the device.
+     * as: what the plan does with it. weight_bytes: how much memory of its own the device will take for it. */
+    pi0_status (*import_weight)(pi0_device *device, const pi0_weight *as, const pi0_host_weight *host, pi0_device_weight *out,
                                 pi0_error *err);
+    size_t (*weight_bytes)(const pi0_device *device, const pi0_weight *as, pi0_dtype stored);
 
     bool (*takes)(const pi0_op *op); /* fused ops only; every core op is taken */
     size_t (*workspace)(const pi0_device *device, const pi0_plan *plan);

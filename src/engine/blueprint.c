@@ -73,13 +73,18 @@ static pi0_status prepare_plan(pi0_plan *plan, pi0_precision precision, const ch
     return pi0_plan_layout(plan, err);
 }
 
-static void count_weights(const pi0_checkpoint *checkpoint, const pi0_plan *plan, pi0_memory *memory)
+static void count_weights(const pi0_checkpoint *checkpoint, const pi0_plan *plan, const pi0_device_api *api, const pi0_device *device,
+                          pi0_memory *memory)
 {
     for (int i = 0; i < plan->n_weights; i++) {
-        uint64_t owned, mapped;
-        pi0_weight_bytes(checkpoint, &plan->weights[i], &owned, &mapped);
-        memory->weights_owned += owned;
-        memory->weights_mapped += mapped;
+        const pi0_weight_memory host = pi0_weight_memory_of(checkpoint, &plan->weights[i]);
+        const uint64_t packed = api->weight_bytes(device, &plan->weights[i], host.dtype);
+        if (packed)
+            memory->weights_owned += packed;
+        else if (host.mapped)
+            memory->weights_mapped += host.bytes;
+        else
+            memory->weights_owned += host.bytes;
     }
 }
 
@@ -96,11 +101,11 @@ static uint64_t io_bytes(const pi0_plan *plan)
     return bytes;
 }
 
-static void plan_memory(const pi0_checkpoint *checkpoint, pi0_blueprint *b)
+static void plan_memory(const pi0_checkpoint *checkpoint, const pi0_device_api *api, const pi0_device *device, pi0_blueprint *b)
 {
     pi0_memory *m = &b->memory;
-    count_weights(checkpoint, b->context, m);
-    count_weights(checkpoint, b->denoise, m);
+    count_weights(checkpoint, b->context, api, device, m);
+    count_weights(checkpoint, b->denoise, api, device, m);
     for (int layer = 0; layer < b->arch.prefix.depth; layer++)
         m->kv_cache += pi0_tensor_bytes(b->context, b->io.k[layer]) + pi0_tensor_bytes(b->context, b->io.v[layer]);
     const size_t arena = b->context->arena_bytes > b->denoise->arena_bytes ? b->context->arena_bytes : b->denoise->arena_bytes;
@@ -146,7 +151,7 @@ pi0_status pi0_blueprint_make(const pi0_checkpoint *checkpoint, const pi0_recipe
     PI0_TRY_GOTO(prepare_plan(out->denoise, out->precision, options->disable, api, &out->expanded, err));
     const size_t a = api->workspace(device, out->context), b = api->workspace(device, out->denoise);
     out->workspace = a > b ? a : b;
-    plan_memory(checkpoint, out);
+    plan_memory(checkpoint, api, device, out);
     PI0_TRY_GOTO(check_limit(&out->memory, options->memory_limit, err));
     return PI0_OK;
 fail:

@@ -11,10 +11,8 @@
 typedef struct pi0_program {
     pi0_plan *plan;
     pi0_exec *exec;
-    pi0_buffer *tensors;      /* [n_tensors] borrowed copies of the model's buffers */
-    pi0_buffer *weights;      /* [n_weights] */
-    pi0_dtype *weight_dtypes; /* [n_weights] */
-    void **weight_memory;     /* [n_weights] host memory that the device kept, or NULL */
+    pi0_buffer *tensors;        /* [n_tensors] borrowed copies of the model's buffers */
+    pi0_device_weight *weights; /* [n_weights] */
 } pi0_program;
 
 /* Host arrays behind the parameter block, sized for all lanes. */

@@ -62,15 +62,14 @@ static void close_program(pi0_model *model, pi0_program *program)
     if (program->exec)
         model->api->release(model->device, &program->exec);
     for (int i = 0; program->plan && i < program->plan->n_weights; i++) {
-        if (program->weights && program->weights[i].handle)
-            model->api->free(model->device, &program->weights[i]);
-        if (program->weight_memory)
-            pi0_free(program->weight_memory[i]);
+        if (!program->weights)
+            break;
+        if (program->weights[i].buffer.handle)
+            model->api->free(model->device, &program->weights[i].buffer);
+        pi0_free(program->weights[i].host.owned);
     }
     pi0_free(program->tensors);
     pi0_free(program->weights);
-    pi0_free(program->weight_dtypes);
-    pi0_free(program->weight_memory);
     pi0_plan_free(&program->plan);
 }
 
@@ -179,40 +178,42 @@ static pi0_status alloc_arrays(pi0_model *model, pi0_error *err)
     return PI0_OK;
 }
 
+static pi0_status import_weight(pi0_model *model, const pi0_weight *as, pi0_device_weight *out, pi0_error *err)
+{
+    pi0_host_weight host;
+    PI0_TRY(pi0_weight_evaluate(model->checkpoint, as, &host, err));
+    pi0_status status = model->api->import_weight(model->device, as, &host, out, err);
+    if (status == PI0_OK && !out->buffer.handle)
+        return PI0_OK;                                    /* the device reads it where it lies */
+    for (int i = 0; i < host.n_parts && !host.owned; i++) /* what was copied need not stay in memory */
+        pi0_map_release_pages(host.part[i].data, (size_t)(host.part[i].rows * host.cols) * pi0_dtype_size(host.dtype));
+    pi0_free(host.owned);
+    out->host.owned = NULL;
+    return status;
+}
+
 static pi0_status import_weights(pi0_model *model, pi0_program *program, uint64_t *done, uint64_t total, pi0_error *err)
 {
     const pi0_plan *plan = program->plan;
     const size_t n = (size_t)plan->n_weights + 1;
     program->weights = pi0_alloc_array(n, sizeof *program->weights);
-    program->weight_dtypes = pi0_alloc_array(n, sizeof *program->weight_dtypes);
-    program->weight_memory = pi0_alloc_array(n, sizeof *program->weight_memory);
-    if (!program->weights || !program->weight_dtypes || !program->weight_memory)
+    if (!program->weights)
         return pi0_fail_memory(err, n * sizeof *program->weights, "the list of weights");
     for (int i = 0; i < plan->n_weights; i++) {
+        pi0_device_weight *weight = &program->weights[i];
         if (model->progress && model->progress(model->progress_user, "weights", *done, total))
             return pi0_fail(err, PI0_ERR_CANCELLED, "loading was cancelled");
-        pi0_host_weight host;
-        bool kept = false;
-        PI0_TRY(pi0_weight_evaluate(model->checkpoint, &plan->weights[i], &host, err));
-        pi0_status status = model->api->import_weight(model->device, &host, plan->weights[i].use, &program->weights[i], &kept, err);
-        if (status == PI0_OK && kept)
-            program->weight_memory[i] = host.owned;
-        else
-            pi0_free(host.owned);
-        PI0_TRY(status);
-        program->weight_dtypes[i] = host.dtype;
-        *done += (uint64_t)(plan->weights[i].rows * plan->weights[i].cols) * pi0_dtype_size(host.dtype);
+        PI0_TRY(import_weight(model, &plan->weights[i], weight, err));
+        *done += weight->buffer.bytes ? weight->buffer.bytes
+                                      : (uint64_t)(plan->weights[i].rows * plan->weights[i].cols) * pi0_dtype_size(weight->host.dtype);
     }
     return PI0_OK;
 }
 
 static pi0_status compile_program(pi0_model *model, pi0_program *program, pi0_error *err)
 {
-    const pi0_bindings bindings = {.tensors = program->tensors,
-                                   .weights = program->weights,
-                                   .weight_dtypes = program->weight_dtypes,
-                                   .arena = model->arena,
-                                   .workspace = model->workspace};
+    const pi0_bindings bindings = {
+        .tensors = program->tensors, .weights = program->weights, .arena = model->arena, .workspace = model->workspace};
     return model->api->compile(model->device, program->plan, &bindings, &program->exec, err);
 }
 

@@ -5,7 +5,7 @@
  */
 
 enum {
-    ATT_ROWS = 96,      /* rows of queries that share a transposed block of keys */
+    ATT_ROWS = 128,     /* rows of queries that share a packed block of keys */
     ATT_CORE_ROWS = 48, /* the same for the core pieces, whose buffers lie on the stack */
     ATT_KEYS = 128,     /* keys of one block: scores of a row, kept in L1 */
     ATT_CHUNK = 256     /* columns of a head taken at a time: all of Gemma's */
@@ -46,74 +46,67 @@ static bool att_attends_any(const att_run *run, int j0, int keys)
     return false;
 }
 
-/* panels of [chunk][TILE_ROWS] */
-static void att_interleave(const float *x, size_t ldx, int rows, int k, float *panels)
+/* Panels of the tiles that `rows` rows are cut into. */
+static inline void att_lines(const float *x, size_t ldx, int rows, int words, float *panels)
 {
-    for (int i = 0; i < rows; i += TILE_ROWS)
-        tile_interleave(x + (size_t)i * ldx, ldx, pi0_min_int(TILE_ROWS, rows - i), k, panels + (size_t)i * (size_t)k);
+    const int tiles = pi0_tiles(rows, TILE_ROWS);
+    for (int t = 0; t < tiles; t++) {
+        const int i = pi0_tile_at(rows, tiles, t);
+        tile_lines(x + (size_t)i * ldx, ldx, pi0_tile_at(rows, tiles, t + 1) - i, words, panels + (size_t)i * tile_line_words(words));
+    }
+}
+
+/* y[rows][cols] = tile, or += */
+static inline void att_put(const float *tile, float *y, size_t ldy, int rows, int cols, bool add)
+{
+    for (int i = 0; i < rows; i++, tile += TILE_COLS, y += ldy)
+        for (int j = 0; j < cols; j += V_LANES) {
+            vf t = v_load(tile + j);
+            v_put(y + j, add ? v_get(y + j, cols - j) + t : t, cols - j);
+        }
 }
 
 /* s[rows][keys] = (or +=) q . k over columns c0 .. c0+cc of the head */
-static void att_dots(const float *q_panels, int rows, const att_run *run, int j0, int keys, int c0, int cc, float *panel, float *s,
-                     size_t lds)
+static inline void att_dots(const float *q_panels, int rows, const att_run *run, int j0, int keys, int c0, int cc, float *panel, float *s,
+                            size_t lds)
 {
+    const int tiles = pi0_tiles(rows, TILE_ROWS), words = tile_pad(cc, TILE_STEP);
     for (int j = 0; j < keys; j += TILE_COLS) {
         const void *row[TILE_COLS];
         for (int i = 0; i < TILE_COLS; i++)
             row[i] = j + i < keys && att_attends(run, j0 + j + i) ? run->k + (size_t)(j0 + j + i) * run->ld : NULL;
-        tile_transpose(row, PI0_F32, (size_t)c0, cc, panel);
-        for (int i = 0; i < rows; i += TILE_ROWS) {
+        tile_pack_f32(row, PI0_F32, (size_t)c0, cc, panel);
+        for (int t = 0; t < tiles; t++) {
             float tile[TILE_ROWS * TILE_COLS];
-            tile_product(cc, q_panels + (size_t)i * (size_t)cc, panel, tile);
-            tile_put(tile, s + (size_t)i * lds + j, lds, pi0_min_int(TILE_ROWS, rows - i), pi0_min_int(TILE_COLS, keys - j), c0 > 0);
+            const int i = pi0_tile_at(rows, tiles, t), some = pi0_tile_at(rows, tiles, t + 1) - i;
+            tile_f32_table[some](words, q_panels + (size_t)i * tile_line_words(cc), panel, tile);
+            att_put(tile, s + (size_t)i * lds + j, lds, some, pi0_min_int(TILE_COLS, keys - j), c0 > 0);
         }
     }
 }
 
-/* Scales the scores of rows r0 .. and writes -inf where a key is not attended. */
-static void att_scale(const att_run *run, int r0, int rows, int j0, int keys, float scale, float *s, size_t lds)
+/* Scales a row's scores and writes -inf where a key is not attended. row: of the queries, for the run's own rule. */
+static inline void att_scale(const att_run *run, int row, int j0, int keys, float scale, float *s)
 {
-    for (int i = 0; i < rows; i++) {
-        float *to = s + (size_t)i * lds;
-        int seen = r0 + i < run->alone ? pi0_max_int(0, pi0_min_int(keys, run->alone - j0)) : keys;
-        for (int j = 0; j < seen; j += V_LANES)
-            v_put(to + j, v_get(to + j, seen - j) * v_set1(scale), seen - j);
-        for (int j = seen; j < keys; j++)
-            to[j] = -INFINITY;
-        if (run->mask != NULL)
-            for (int j = 0; j < seen; j++)
-                if (!att_attends(run, j0 + j))
-                    to[j] = -INFINITY;
-    }
+    const int seen = row < run->alone ? pi0_max_int(0, pi0_min_int(keys, run->alone - j0)) : keys;
+    for (int j = 0; j < seen; j += V_LANES)
+        v_put(s + j, v_get(s + j, seen - j) * v_set1(scale), seen - j);
+    for (int j = seen; j < keys; j++)
+        s[j] = -INFINITY;
+    if (run->mask != NULL)
+        for (int j = 0; j < seen; j++)
+            if (!att_attends(run, j0 + j))
+                s[j] = -INFINITY;
 }
 
-/* out[rows][d] = out * keep[row] + p . v; keep NULL: out as it is, and `first`: out need not be set */
-static void att_mix(const float *p_panels, int rows, const att_run *run, int j0, int keys, int d, float *panel, const float *keep,
-                    bool first, float *out, size_t ldo)
+/* panel[keys][TILE_COLS] = columns c .. of the values, zero where a key is not attended or beyond d */
+static inline void att_pack_values(const att_run *run, int j0, int keys, int c, int cols, float *panel)
 {
-    for (int c = 0; c < d; c += TILE_COLS) {
-        int cols = pi0_min_int(TILE_COLS, d - c);
-        for (int j = 0; j < keys; j++) {
-            const float *v = run->v + (size_t)(j0 + j) * run->ld + c;
-            bool seen = att_attends(run, j0 + j);
-            for (int l = 0; l < TILE_COLS; l += V_LANES)
-                v_store(panel + j * TILE_COLS + l, seen && l < cols ? v_get(v + l, cols - l) : (vf){0});
-        }
-        for (int i = 0; i < rows; i += TILE_ROWS) {
-            float tile[TILE_ROWS * TILE_COLS];
-            int some = pi0_min_int(TILE_ROWS, rows - i);
-            float *y = out + (size_t)i * ldo + c;
-            tile_product(keys, p_panels + (size_t)i * (size_t)keys, panel, tile);
-            if (keep == NULL) {
-                tile_put(tile, y, ldo, some, cols, !first);
-                continue;
-            }
-            for (int r = 0; r < some; r++)
-                for (int l = 0; l < cols; l += V_LANES) {
-                    float *at = y + (size_t)r * ldo + l;
-                    v_put(at, v_fma(v_get(at, cols - l), v_set1(keep[i + r]), v_load(tile + r * TILE_COLS + l)), cols - l);
-                }
-        }
+    for (int j = 0; j < tile_pad(keys, TILE_STEP); j++, panel += TILE_COLS) {
+        const float *v = run->v + (size_t)(j0 + j) * run->ld + c;
+        const bool seen = j < keys && att_attends(run, j0 + j);
+        for (int l = 0; l < TILE_COLS; l += V_LANES)
+            v_store(panel + l, seen && l < cols ? v_get(v + l, cols - l) : (vf){0});
     }
 }
 
@@ -125,7 +118,7 @@ static void att_zero(float *out, size_t ldo, int rows, int d)
 
 static void attention_scores(const pi0_attention *a, int head, int r0, int r1, float *scores, size_t lds)
 {
-    float q_panels[ATT_CORE_ROWS * ATT_CHUNK + PANEL_SLACK], panel[ATT_CHUNK * TILE_COLS];
+    float q_panels[ATT_CORE_ROWS * ATT_CHUNK], panel[ATT_CHUNK * TILE_COLS];
     for (int r = r0; r < r1; r += ATT_CORE_ROWS) {
         int rows = pi0_min_int(ATT_CORE_ROWS, r1 - r), column = 0;
         const float *q = a->q + (size_t)r * a->ldq + (size_t)head * (size_t)a->d;
@@ -134,10 +127,11 @@ static void attention_scores(const pi0_attention *a, int head, int r0, int r1, f
             float *s = scores + (size_t)r * lds + column;
             for (int c = 0; c < a->d; c += ATT_CHUNK) {
                 int cc = pi0_min_int(ATT_CHUNK, a->d - c);
-                att_interleave(q + c, a->ldq, rows, cc, q_panels);
+                att_lines(q + c, a->ldq, rows, cc, q_panels);
                 att_dots(q_panels, rows, &run, 0, run.keys, c, cc, panel, s, lds);
             }
-            att_scale(&run, r, rows, 0, run.keys, a->scale, s, lds);
+            for (int i = 0; i < rows; i++)
+                att_scale(&run, r + i, 0, run.keys, a->scale, s + (size_t)i * lds);
             column += run.keys;
         }
     }
@@ -168,18 +162,27 @@ static void softmax(float *scores, size_t lds, int rows, int cols)
 
 static void attention_mix(const pi0_attention *a, int head, int r0, int r1, const float *scores, size_t lds)
 {
-    float p_panels[ATT_CORE_ROWS * ATT_KEYS + PANEL_SLACK], panel[ATT_KEYS * TILE_COLS];
+    float p_panels[ATT_CORE_ROWS * ATT_KEYS], panel[ATT_KEYS * TILE_COLS];
     for (int r = r0; r < r1; r += ATT_CORE_ROWS) {
-        int rows = pi0_min_int(ATT_CORE_ROWS, r1 - r), column = 0;
+        const int rows = pi0_min_int(ATT_CORE_ROWS, r1 - r), tiles = pi0_tiles(rows, TILE_ROWS);
         float *out = a->out + (size_t)r * a->ldo + (size_t)head * (size_t)a->d;
+        int column = 0;
         bool first = true;
         for (int which = 0; which < 2; which++) {
             att_run run = att_run_of(a, head, which);
-            for (int j = 0; j < run.keys; j += ATT_KEYS) {
-                int keys = pi0_min_int(ATT_KEYS, run.keys - j);
-                att_interleave(scores + (size_t)r * lds + column + j, lds, rows, keys, p_panels);
-                att_mix(p_panels, rows, &run, j, keys, a->d, panel, NULL, first, out, a->ldo);
-                first = false;
+            for (int j = 0; j < run.keys; j += ATT_KEYS, first = false) {
+                const int keys = pi0_min_int(ATT_KEYS, run.keys - j);
+                att_lines(scores + (size_t)r * lds + column + j, lds, rows, keys, p_panels);
+                for (int c = 0; c < a->d; c += TILE_COLS) {
+                    const int cols = pi0_min_int(TILE_COLS, a->d - c);
+                    att_pack_values(&run, j, keys, c, cols, panel);
+                    for (int t = 0; t < tiles; t++) {
+                        float tile[TILE_ROWS * TILE_COLS];
+                        const int i = pi0_tile_at(rows, tiles, t), some = pi0_tile_at(rows, tiles, t + 1) - i;
+                        tile_f32_table[some](tile_pad(keys, TILE_STEP), p_panels + (size_t)i * tile_line_words(keys), panel, tile);
+                        att_put(tile, out + (size_t)i * a->ldo + c, a->ldo, some, cols, !first);
+                    }
+                }
             }
             column += run.keys;
         }
@@ -188,75 +191,143 @@ static void attention_mix(const pi0_attention *a, int head, int r0, int r1, cons
     }
 }
 
-/* Running maximum and sum of a row, and the factor by which what is summed so far shrinks under the newest maximum. */
-typedef struct att_state {
-    float largest[ATT_ROWS], sum[ATT_ROWS], keep[ATT_ROWS];
-} att_state;
+/* ------------------------------------------------------------------ without a score matrix
+ *
+ * All heads that share a head of keys are done together, their queries one below the other, so that keys and values are packed once for
+ * them. A row here is a query row of one of those heads. */
 
-/* Scores of one block become weights relative to the maximum so far. */
-static void att_weigh(float *s, int keys, int row, att_state *state)
+typedef struct att_rows {
+    const pi0_attention *a;
+    int head, heads;  /* first of those that share the keys, how many */
+    int first, count; /* rows of this block: row i is query row (first + i) / heads */
+    /* running maximum and sum of each row, and the factor by which what is summed so far shrinks under the newest maximum */
+    float largest[ATT_ROWS], sum[ATT_ROWS], keep[ATT_ROWS];
+} att_rows;
+
+static inline int att_query(const att_rows *rows, int i)
 {
-    vf high = v_set1(state->largest[row]);
+    return (rows->first + i) / rows->heads;
+}
+
+static inline size_t att_column(const att_rows *rows, int i)
+{
+    return (size_t)(rows->head + (rows->first + i) % rows->heads) * (size_t)rows->a->d;
+}
+
+static inline float *att_out(const att_rows *rows, int i)
+{
+    return rows->a->out + (size_t)att_query(rows, i) * rows->a->ldo + att_column(rows, i);
+}
+
+/* Panels of columns c .. c+cc of the queries. */
+static inline void att_queries(const att_rows *rows, int c, int cc, float *panels)
+{
+    const int tiles = pi0_tiles(rows->count, TILE_ROWS);
+    for (int t = 0; t < tiles; t++) {
+        const int i0 = pi0_tile_at(rows->count, tiles, t), some = pi0_tile_at(rows->count, tiles, t + 1) - i0;
+        for (int i = 0; i < some; i++) {
+            const float *q = rows->a->q + (size_t)att_query(rows, i0 + i) * rows->a->ldq + att_column(rows, i0 + i) + c;
+            float *to = panels + (size_t)i0 * tile_line_words(cc) + (size_t)i * TILE_LINE;
+            for (int w = 0; w < cc; w += TILE_LINE, to += some * TILE_LINE)
+                tile_lines(q + w, 0, 1, pi0_min_int(TILE_LINE, cc - w), to);
+        }
+    }
+}
+
+/* Scores of one block become weights relative to the maximum so far, in lines of a panel that lie `stride` apart. */
+static inline void att_weigh(att_rows *rows, int i, const float *s, int keys, float *to, size_t stride)
+{
+    vf high = v_set1(rows->largest[i]);
     for (int j = 0; j < keys; j += V_LANES)
         high = v_max(keys - j >= V_LANES ? v_load(s + j) : v_load_part(s + j, keys - j, -INFINITY), high);
     float largest = v_largest(high);
     vf base = v_set1(largest == -INFINITY ? 0.0f : largest); /* nothing attended yet: weights 0 instead of NaN */
     vf sum = v_set1(0.0f);
-    for (int j = 0; j < keys; j += V_LANES) {
-        vf e = v_exp((keys - j >= V_LANES ? v_load(s + j) : v_load_part(s + j, keys - j, -INFINITY)) - base);
+    for (int j = 0; j < tile_pad(keys, TILE_LINE); j += V_LANES) {
+        vf e = {0};
+        if (j < keys)
+            e = v_exp((keys - j >= V_LANES ? v_load(s + j) : v_load_part(s + j, keys - j, -INFINITY)) - base);
         sum += e;
-        v_put(s + j, e, keys - j);
+        v_store(to + (size_t)(j / TILE_LINE) * stride + j % TILE_LINE, e);
     }
-    state->keep[row] = v_exp(v_set1(state->largest[row]) - base)[0];
-    state->sum[row] = state->sum[row] * state->keep[row] + v_sum(sum);
-    state->largest[row] = largest;
+    rows->keep[i] = v_exp(v_set1(rows->largest[i]) - base)[0];
+    rows->sum[i] = rows->sum[i] * rows->keep[i] + v_sum(sum);
+    rows->largest[i] = largest;
 }
 
-/* Divides by the sum; a row that attended nothing keeps its zeros. */
-static void att_finish(const att_state *state, float *out, size_t ldo, int rows, int d)
+/* out = out * keep + p . v for one block of keys */
+static inline void att_accumulate(const att_rows *rows, const float *p_panels, const att_run *run, int j0, int keys, float *panel)
 {
-    for (int r = 0; r < rows; r++) {
-        float *y = out + (size_t)r * ldo;
-        vf factor = v_set1(state->sum[r] == 0.0f ? 0.0f : 1.0f / state->sum[r]);
-        for (int j = 0; j < d; j += V_LANES)
-            v_put(y + j, v_get(y + j, d - j) * factor, d - j);
+    const int tiles = pi0_tiles(rows->count, TILE_ROWS), d = rows->a->d;
+    for (int c = 0; c < d; c += TILE_COLS) {
+        const int cols = pi0_min_int(TILE_COLS, d - c);
+        att_pack_values(run, j0, keys, c, cols, panel);
+        for (int t = 0; t < tiles; t++) {
+            float tile[TILE_ROWS * TILE_COLS];
+            const int i0 = pi0_tile_at(rows->count, tiles, t), some = pi0_tile_at(rows->count, tiles, t + 1) - i0;
+            tile_f32_table[some](tile_pad(keys, TILE_STEP), p_panels + (size_t)i0 * tile_line_words(keys), panel, tile);
+            for (int i = 0; i < some; i++) {
+                float *y = att_out(rows, i0 + i) + c;
+                const vf keep = v_set1(rows->keep[i0 + i]);
+                for (int l = 0; l < cols; l += V_LANES)
+                    v_put(y + l, v_fma(v_get(y + l, cols - l), keep, v_load(tile + i * TILE_COLS + l)), cols - l);
+            }
+        }
     }
 }
 
-static void attention(const pi0_attention *a, int head, int r0, int r1, void *workspace)
+/* Scores of a block of keys -> panels of weights. */
+static inline void att_weights(att_rows *rows, const att_run *run, int j0, int keys, float *s, float *p_panels)
 {
-    float *panel = workspace, *s = panel + ATT_CHUNK * TILE_COLS;
-    float *q_panels = s + ATT_ROWS * ATT_KEYS, *p_panels = q_panels + ATT_ROWS * ATT_CHUNK + PANEL_SLACK;
-    for (int r = r0; r < r1; r += ATT_ROWS) {
-        int rows = pi0_min_int(ATT_ROWS, r1 - r), interleaved = -1;
-        const float *q = a->q + (size_t)r * a->ldq + (size_t)head * (size_t)a->d;
-        float *out = a->out + (size_t)r * a->ldo + (size_t)head * (size_t)a->d;
-        att_state state;
-        for (int i = 0; i < rows; i++)
-            state.largest[i] = -INFINITY, state.sum[i] = 0.0f;
-        att_zero(out, a->ldo, rows, a->d);
+    const int tiles = pi0_tiles(rows->count, TILE_ROWS);
+    const size_t line_words = tile_line_words(keys);
+    for (int i = 0; i < rows->count; i++)
+        att_scale(run, att_query(rows, i), j0, keys, rows->a->scale, s + i * ATT_KEYS);
+    for (int t = 0; t < tiles; t++) {
+        const int i0 = pi0_tile_at(rows->count, tiles, t), some = pi0_tile_at(rows->count, tiles, t + 1) - i0;
+        for (int i = 0; i < some; i++)
+            att_weigh(rows, i0 + i, s + (i0 + i) * ATT_KEYS, keys, p_panels + (size_t)i0 * line_words + i * TILE_LINE,
+                      (size_t)some * TILE_LINE);
+    }
+}
+
+static void attention(const pi0_attention *a, int kv_head, int r0, int r1, void *workspace)
+{
+    float *panel = workspace, *s = panel + ATT_CHUNK * TILE_COLS, *p_panels = s + ATT_ROWS * ATT_KEYS;
+    float *q_panels = p_panels + ATT_ROWS * ATT_KEYS;
+    const int heads = a->heads / a->kv_heads;
+    att_rows rows = {.a = a, .head = kv_head * heads, .heads = heads};
+    for (rows.first = r0 * heads; rows.first < r1 * heads; rows.first += rows.count) {
+        rows.count = pi0_min_int(ATT_ROWS, r1 * heads - rows.first);
+        int loaded = -1; /* column of the queries in q_panels */
+        for (int i = 0; i < rows.count; i++) {
+            rows.largest[i] = -INFINITY, rows.sum[i] = 0.0f;
+            att_zero(att_out(&rows, i), 0, 1, a->d);
+        }
         for (int which = 0; which < 2; which++) {
-            att_run run = att_run_of(a, head, which);
+            const att_run run = att_run_of(a, rows.head, which);
             for (int j = 0; j < run.keys; j += ATT_KEYS) {
-                int keys = pi0_min_int(ATT_KEYS, run.keys - j);
+                const int keys = pi0_min_int(ATT_KEYS, run.keys - j);
                 if (!att_attends_any(&run, j, keys))
                     continue;
                 for (int c = 0; c < a->d; c += ATT_CHUNK) {
-                    int cc = pi0_min_int(ATT_CHUNK, a->d - c);
-                    if (interleaved != c)
-                        att_interleave(q + c, a->ldq, rows, cc, q_panels);
-                    interleaved = c;
-                    att_dots(q_panels, rows, &run, j, keys, c, cc, panel, s, ATT_KEYS);
+                    const int cc = pi0_min_int(ATT_CHUNK, a->d - c);
+                    if (loaded != c)
+                        att_queries(&rows, c, cc, q_panels);
+                    loaded = c;
+                    att_dots(q_panels, rows.count, &run, j, keys, c, cc, panel, s, ATT_KEYS);
                 }
-                att_scale(&run, r, rows, j, keys, a->scale, s, ATT_KEYS);
-                for (int i = 0; i < rows; i++)
-                    att_weigh(s + i * ATT_KEYS, keys, i, &state);
-                att_interleave(s, ATT_KEYS, rows, keys, p_panels);
-                att_mix(p_panels, rows, &run, j, keys, a->d, panel, state.keep, false, out, a->ldo);
+                att_weights(&rows, &run, j, keys, s, p_panels);
+                att_accumulate(&rows, p_panels, &run, j, keys, panel);
             }
         }
-        att_finish(&state, out, a->ldo, rows, a->d);
+        for (int i = 0; i < rows.count; i++) {
+            float *y = att_out(&rows, i); /* a row that attended nothing keeps its zeros */
+            const vf factor = v_set1(rows.sum[i] == 0.0f ? 0.0f : 1.0f / rows.sum[i]);
+            for (int j = 0; j < a->d; j += V_LANES)
+                v_put(y + j, v_get(y + j, a->d - j) * factor, a->d - j);
+        }
     }
 }
 
-enum { ATT_WORKSPACE = (int)sizeof(float) * (ATT_CHUNK * TILE_COLS + 2 * ATT_ROWS * ATT_KEYS + ATT_ROWS * ATT_CHUNK + 2 * PANEL_SLACK) };
+enum { ATT_WORKSPACE = (int)sizeof(float) * (ATT_CHUNK * TILE_COLS + 2 * ATT_ROWS * ATT_KEYS + ATT_ROWS * ATT_CHUNK) };

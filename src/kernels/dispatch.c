@@ -6,6 +6,8 @@
 
 #include "kernels/isa.h"
 
+const char *const pi0_gemm_form_names[PI0_GEMM_FORMS] = {"f32", "bf16"};
+
 /* The ladder, worst first. A rung stands on all rungs below it. */
 typedef struct rung {
     const char *name;
@@ -20,7 +22,7 @@ static const char *nothing_missing(void)
 
 #if defined(__x86_64__)
 
-enum { CPUID_SAVE_STATE = 1 << 27, XCR0_SSE_AVX = 6 };
+enum { CPUID_SAVE_STATE = 1 << 27, XCR0_SSE_AVX = 0x06, XCR0_AVX512 = 0xe6 };
 
 /* Whether the operating system saves the registers named by `mask` when it switches threads. */
 static bool os_saves(unsigned mask)
@@ -48,22 +50,62 @@ static const char *avx2_missing(void)
     return NULL;
 }
 
+static const char *avx512_missing(void)
+{
+    unsigned a, b, c, d;
+    const unsigned needed = bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ;
+    if (avx2_missing() != NULL)
+        return avx2_missing();
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & needed) != needed)
+        return "the CPU has not all of AVX-512 F, BW, VL and DQ";
+    if (!os_saves(XCR0_AVX512))
+        return "the operating system does not save AVX-512 registers";
+    return NULL;
+}
+
+static const char *avx512_bf16_missing(void)
+{
+    unsigned a, b, c, d;
+    if (avx512_missing() != NULL)
+        return avx512_missing();
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & bit_AVX512BF16))
+        return "the CPU has no AVX512-BF16";
+    return NULL;
+}
+
 #else
 
-static const char *avx2_missing(void)
+static const char *x86_only(void)
 {
     return "the CPU is not x86-64";
 }
+#define avx2_missing x86_only
+#define avx512_missing x86_only
+#define avx512_bf16_missing x86_only
 
+#endif
+
+#ifdef PI0_HAVE_AVX2
+#define IF_AVX2(table) (table)
+#else
+#define IF_AVX2(table) NULL
+#endif
+#ifdef PI0_HAVE_AVX512
+#define IF_AVX512(table) (table)
+#else
+#define IF_AVX512(table) NULL
+#endif
+#ifdef PI0_HAVE_AVX512_BF16
+#define IF_AVX512_BF16(table) (table)
+#else
+#define IF_AVX512_BF16(table) NULL
 #endif
 
 static const rung ladder[] = {
     {"ref", &pi0_isa_ref, nothing_missing},
-#ifdef PI0_HAVE_AVX2
-    {"avx2", &pi0_isa_avx2, avx2_missing},
-#else
-    {"avx2", NULL, avx2_missing},
-#endif
+    {"avx2", IF_AVX2(&pi0_isa_avx2), avx2_missing},
+    {"avx512", IF_AVX512(&pi0_isa_avx512), avx512_missing},
+    {"avx512-bf16", IF_AVX512_BF16(&pi0_isa_avx512_bf16), avx512_bf16_missing},
 };
 
 enum { RUNGS = sizeof ladder / sizeof ladder[0] };
@@ -82,11 +124,9 @@ static void take(pi0_kernels *out, const pi0_kernels *from)
     if (from->member != NULL) \
         out->member = from->member;
     out->isa = from->isa;
-    if (from->gemm != NULL) {
-        out->gemm = from->gemm;
-        out->gemm_workspace = from->gemm_workspace;
-        out->gemm_n_step = from->gemm_n_step;
-    }
+    for (int form = 0; form < PI0_GEMM_FORMS; form++)
+        if (from->gemm[form].multiply != NULL)
+            out->gemm[form] = from->gemm[form];
     if (from->attention != NULL) {
         out->attention = from->attention;
         out->attention_workspace = from->attention_workspace;

@@ -10,8 +10,8 @@ typedef struct pi0_kernels_isa {
 } pi0_kernels_isa;
 
 extern const pi0_kernels_isa pi0_isa_ref;
-#ifdef PI0_HAVE_AVX2
 extern const pi0_kernels_isa pi0_isa_avx2;
-#endif
+extern const pi0_kernels_isa pi0_isa_avx512;
+extern const pi0_kernels_isa pi0_isa_avx512_bf16;
 
 #endif

@@ -13,18 +13,64 @@
 
 #include "base/base.h"
 
-/* y[m,n] = x[m,k] * w[n,k]^T (+ bias[n]).  w: f32, bf16 or f16, row-major as checkpoints store it. Accumulation f32. */
+/* ------------------------------------------------------------------ products */
+
+/* What the two sides of a product are when they meet. */
+typedef enum pi0_gemm_form {
+    PI0_GEMM_F32,  /* x f32, w as stored, widened; multiplied and summed in f32 */
+    PI0_GEMM_BF16, /* x and w rounded to bf16, products exact, sums f32 */
+    PI0_GEMM_FORMS
+} pi0_gemm_form;
+
+extern const char *const pi0_gemm_form_names[PI0_GEMM_FORMS];
+
+enum { PI0_GEMM_PARTS = 3 };
+
+/* y[m,n] = x[m,k] * w[n,k]^T (+ bias[n]) */
 typedef struct pi0_gemm {
     const float *x;
     size_t ldx;
-    const void *w;
+    /* w, row-major as checkpoints store it: up to three matrices, one below the other, f32, bf16 or f16 ... */
+    struct {
+        const void *w;
+        int n;
+    } part[PI0_GEMM_PARTS];
     pi0_dtype w_dtype;
     size_t ldw;
-    const float *bias; /* or NULL */
+    const void *packed; /* ... or what pack() made of all of it */
+    const float *bias;  /* or NULL */
     float *y;
     size_t ldy;
     int m, n, k;
 } pi0_gemm;
+
+/* A product in one form. Rows of x are cut into tiles of at most tile_rows rows, as equal as can be (pi0_tiles, pi0_tile_at), columns
+ * into panels of tile_cols. prepare() turns tiles of x into what multiply() reads, which may then be called for any tiles and columns,
+ * by any threads. A long k is done in spans, in ascending order: k0 and k1 are multiples of k_step, or k1 == k. */
+typedef struct pi0_gemm_kernel {
+    int tile_rows, tile_cols, k_step;
+    size_t (*x_bytes)(int m, int k); /* of prepared x over a span of k */
+    void (*prepare)(const pi0_gemm *g, int k0, int k1, int t0, int t1, void *prepared);
+    /* n0, n1: multiples of tile_cols, or n1 == n. workspace: workspace_bytes, private to the call. */
+    void (*multiply)(const pi0_gemm *g, int k0, int k1, int t0, int t1, int n0, int n1, const void *prepared, void *workspace);
+    size_t workspace_bytes;
+    size_t (*packed_bytes)(int n, int k, pi0_dtype stored);
+    void (*pack)(const pi0_gemm *g, int n0, int n1, void *packed); /* reads the parts; each range of columns writes its own bytes */
+    double (*peak)(int rounds); /* its arithmetic on registers alone; returns the operations done (2 a multiply-add) */
+} pi0_gemm_kernel;
+
+static inline int pi0_tiles(int m, int tile_rows)
+{
+    return (m + tile_rows - 1) / tile_rows;
+}
+
+/* The first row of tile t. */
+static inline int pi0_tile_at(int m, int tiles, int t)
+{
+    return (int)((int64_t)m * t / tiles);
+}
+
+/* ------------------------------------------------------------------ attention */
 
 /* One attention problem: rows of queries against a first and an optional second run of keys, one K/V head shared by all query heads
  * when kv_heads is 1 (Gemma), one each when kv_heads == heads (SigLIP).
@@ -44,20 +90,19 @@ typedef struct pi0_attention {
     float scale;
 } pi0_attention;
 
+/* ------------------------------------------------------------------ the table */
+
 typedef struct pi0_kernels {
     const char *isa; /* the best folder that contributed */
 
-    /* Columns [n0,n1) of the product, rows [m0,m1). workspace: gemm_workspace bytes, aligned to PI0_ALIGN, private to the call. */
-    void (*gemm)(const pi0_gemm *g, int m0, int m1, int n0, int n1, void *workspace);
-    size_t gemm_workspace;
-    int gemm_n_step; /* n0 and n1 are multiples of this, or n1 == n */
+    pi0_gemm_kernel gemm[PI0_GEMM_FORMS]; /* multiply NULL: this chip has no such form */
 
     /* The three core pieces of attention, each for one head and rows [r0,r1); scores: [rows, keys+keys2] of that head. */
     void (*attention_scores)(const pi0_attention *a, int head, int r0, int r1, float *scores, size_t lds);
     void (*softmax)(float *scores, size_t lds, int rows, int cols); /* in place; -inf = not attended; a row of only -inf gives zeros */
     void (*attention_mix)(const pi0_attention *a, int head, int r0, int r1, const float *scores, size_t lds);
-    /* All of it without a score matrix. workspace: attention_workspace bytes. */
-    void (*attention)(const pi0_attention *a, int head, int r0, int r1, void *workspace);
+    /* All of it without a score matrix, for rows [r0,r1) of all heads that share kv_head. workspace: attention_workspace bytes. */
+    void (*attention)(const pi0_attention *a, int kv_head, int r0, int r1, void *workspace);
     size_t attention_workspace;
 
     /* Row kernels: `rows` rows of `cols`. In place allowed (y == x) unless said. eps as given. */

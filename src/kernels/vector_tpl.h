@@ -13,6 +13,15 @@
 #define V_UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* The compiler must take x as unknown from here on, and keep it in a register. */
+#if defined(__x86_64__)
+#define V_KEEP(x) __asm__ volatile("" : "+v"(x))
+#elif defined(__aarch64__)
+#define V_KEEP(x) __asm__ volatile("" : "+w"(x))
+#else
+#define V_KEEP(x) __asm__ volatile("" : "+m"(x))
+#endif
+
 V_INLINE vf v_load(const float *p)
 {
     return *(const vf_unaligned *)p;

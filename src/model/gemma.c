@@ -14,21 +14,21 @@ pi0_tensor_name pi0_join_name(const char *prefix, const char *suffix)
     return name;
 }
 
-int pi0_emit_matrix(pi0_plan *plan, const char *prefix, const char *suffix, int64_t rows, int64_t cols)
-{
-    return pi0_plan_weight(plan, PI0_FORM_TENSOR, PI0_USE_MATRIX, pi0_join_name(prefix, suffix).text, rows, cols);
-}
-
 int pi0_emit_vector(pi0_plan *plan, const char *prefix, const char *suffix, int64_t cols)
 {
     return pi0_plan_weight(plan, PI0_FORM_TENSOR, PI0_USE_VECTOR, pi0_join_name(prefix, suffix).text, 1, cols);
 }
 
-int pi0_emit_linear(pi0_plan *plan, int x, const char *prefix, int64_t rows, int64_t cols, bool has_bias)
+int pi0_emit_linear(pi0_plan *plan, int x, const char *prefix, int64_t rows, int64_t cols, bool has_bias, pi0_weight_use use)
 {
-    int w = pi0_emit_matrix(plan, prefix, ".weight", rows, cols);
+    int w = pi0_plan_weight(plan, PI0_FORM_TENSOR, use, pi0_join_name(prefix, ".weight").text, rows, cols);
     int b = has_bias ? pi0_emit_vector(plan, prefix, ".bias", rows) : -1;
     return pi0_plan_linear(plan, x, w, b);
+}
+
+int pi0_emit_exact(pi0_plan *plan, int x, const char *prefix, int64_t rows, int64_t cols)
+{
+    return pi0_emit_linear(plan, x, prefix, rows, cols, true, PI0_USE_EXACT);
 }
 
 /* RMSNorm, or adaRMS when the tower has a condition; *mod receives the modulation [TIME, 3*width] whose gate the residual needs. */
@@ -37,7 +37,7 @@ static int emit_norm(pi0_plan *plan, const pi0_gemma_tower *tower, int x, const 
     const int width = tower->arch->width;
     *mod = -1;
     if (tower->cond >= 0) {
-        *mod = pi0_emit_linear(plan, tower->cond, pi0_join_name(name, ".dense").text, 3ll * width, width, true);
+        *mod = pi0_emit_exact(plan, tower->cond, pi0_join_name(name, ".dense").text, 3ll * width, width);
         return pi0_plan_ada_norm(plan, x, *mod, rms_eps);
     }
     int w = pi0_plan_weight(plan, PI0_FORM_ONE_PLUS, PI0_USE_VECTOR, pi0_join_name(name, ".weight").text, 1, width);
@@ -51,7 +51,7 @@ static int emit_residual(pi0_plan *plan, int x, int branch, int mod)
 
 static int emit_projection(pi0_plan *plan, int x, const char *prefix, const char *name, int64_t rows, int64_t cols)
 {
-    return pi0_emit_linear(plan, x, pi0_join_name(prefix, name).text, rows, cols, false);
+    return pi0_emit_linear(plan, x, pi0_join_name(prefix, name).text, rows, cols, false, PI0_USE_MATRIX);
 }
 
 static int emit_layer(pi0_plan *plan, const pi0_gemma_tower *tower, int layer, int x)

@@ -139,8 +139,14 @@ pi0_status pi0_tokenizer_locate(const char *dir, const pi0_options *options, cha
  * else *out owns fresh memory. The sources are checked against the expression's shape. */
 pi0_status pi0_weight_evaluate(const pi0_checkpoint *checkpoint, const pi0_weight *weight, pi0_host_weight *out, pi0_error *err);
 
-/* How many bytes of fresh memory, and of the mapping, that will take. */
-void pi0_weight_bytes(const pi0_checkpoint *checkpoint, const pi0_weight *weight, uint64_t *owned, uint64_t *mapped);
+/* What that will give: how many bytes, and whether they are the mapping's or fresh memory. */
+typedef struct pi0_weight_memory {
+    pi0_dtype dtype;
+    uint64_t bytes;
+    bool mapped;
+} pi0_weight_memory;
+
+pi0_weight_memory pi0_weight_memory_of(const pi0_checkpoint *checkpoint, const pi0_weight *weight);
 
 /* "bf16" when the large matrices are stored so, else "f32": what --precision auto means. */
 pi0_precision pi0_checkpoint_precision(const pi0_checkpoint *checkpoint);

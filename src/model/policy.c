@@ -61,11 +61,11 @@ static int emit_suffix_pi0(pi0_plan *plan, const pi0_arch *arch, int time, pi0_p
 {
     const int width = arch->expert.width, dim = arch->action_dim;
     io->state = pi0_plan_input(plan, "state", PI0_F32, PI0_ROWS_STATE, dim);
-    int state = pi0_emit_linear(plan, io->state, "state_proj", width, dim, true);
-    int actions = pi0_emit_linear(plan, io->x, "action_in_proj", width, dim, true);
+    int state = pi0_emit_exact(plan, io->state, "state_proj", width, dim);
+    int actions = pi0_emit_exact(plan, io->x, "action_in_proj", width, dim);
     int h = pi0_plan_concat_cols(plan, actions, time); /* [ACTION, 2*width] */
-    h = pi0_plan_unary(plan, PI0_OP_SILU, pi0_emit_linear(plan, h, "action_time_mlp_in", width, 2ll * width, true));
-    h = pi0_emit_linear(plan, h, "action_time_mlp_out", width, width, true);
+    h = pi0_plan_unary(plan, PI0_OP_SILU, pi0_emit_exact(plan, h, "action_time_mlp_in", width, 2ll * width));
+    h = pi0_emit_exact(plan, h, "action_time_mlp_out", width, width);
     return pi0_plan_concat_rows(plan, state, h, PI0_ROWS_SUFFIX);
 }
 
@@ -74,9 +74,9 @@ static int emit_suffix_pi05(pi0_plan *plan, const pi0_arch *arch, int time, pi0_
 {
     const int width = arch->expert.width;
     io->state = -1;
-    int h = pi0_plan_unary(plan, PI0_OP_SILU, pi0_emit_linear(plan, time, "time_mlp_in", width, width, true));
-    *cond = pi0_plan_unary(plan, PI0_OP_SILU, pi0_emit_linear(plan, h, "time_mlp_out", width, width, true));
-    return pi0_emit_linear(plan, io->x, "action_in_proj", width, arch->action_dim, true);
+    int h = pi0_plan_unary(plan, PI0_OP_SILU, pi0_emit_exact(plan, time, "time_mlp_in", width, width));
+    *cond = pi0_plan_unary(plan, PI0_OP_SILU, pi0_emit_exact(plan, h, "time_mlp_out", width, width));
+    return pi0_emit_exact(plan, io->x, "action_in_proj", width, arch->action_dim);
 }
 
 static void emit_denoise(pi0_plan *plan, const pi0_arch *arch, const pi0_policy_sizes *sizes, double min_period, double max_period,
@@ -114,7 +114,7 @@ static void emit_denoise(pi0_plan *plan, const pi0_arch *arch, const pi0_policy_
     pi0_plan_part(plan, "action", -1);
     if (!arch->pi05)
         x = pi0_plan_take_rows(plan, x, PI0_ROWS_ACTION);
-    io->velocity = pi0_emit_linear(plan, x, "action_out_proj", dim, arch->expert.width, true);
+    io->velocity = pi0_emit_exact(plan, x, "action_out_proj", dim, arch->expert.width);
     io->x_next = pi0_plan_binary(plan, PI0_OP_EULER, io->x, io->velocity);
     pi0_plan_output(plan, io->velocity, "velocity");
     pi0_plan_output(plan, io->x_next, "x");

@@ -12,10 +12,11 @@ typedef struct pi0_tensor_name {
 pi0_tensor_name pi0_join_name(const char *prefix, const char *suffix);
 
 /* Declare a weight under "prefix" "suffix". */
-int pi0_emit_matrix(pi0_plan *plan, const char *prefix, const char *suffix, int64_t rows, int64_t cols);
 int pi0_emit_vector(pi0_plan *plan, const char *prefix, const char *suffix, int64_t cols);
 /* x * W^T (+ b): weight "prefix.weight", bias "prefix.bias" when has_bias. */
-int pi0_emit_linear(pi0_plan *plan, int x, const char *prefix, int64_t rows, int64_t cols, bool has_bias);
+int pi0_emit_linear(pi0_plan *plan, int x, const char *prefix, int64_t rows, int64_t cols, bool has_bias, pi0_weight_use use);
+/* x * W^T + b with PI0_USE_EXACT: pictures, state, actions, flow time. */
+int pi0_emit_exact(pi0_plan *plan, int x, const char *prefix, int64_t rows, int64_t cols);
 
 /* SigLIP So400m/14 and the projector: pictures [CAMERA, side*side*3] -> [IMAGE, prefix width]. */
 int pi0_emit_vision(pi0_plan *plan, const pi0_arch *arch, int pictures);

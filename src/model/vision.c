@@ -18,7 +18,7 @@ static int emit_layer_norm(pi0_plan *plan, int x, const char *prefix, const char
 
 static int emit_projection(pi0_plan *plan, int x, const char *prefix, const char *name, int rows, int cols)
 {
-    return pi0_emit_linear(plan, x, pi0_join_name(prefix, name).text, rows, cols, true);
+    return pi0_emit_linear(plan, x, pi0_join_name(prefix, name).text, rows, cols, true, PI0_USE_MATRIX);
 }
 
 static int emit_layer(pi0_plan *plan, const pi0_arch *arch, int layer, int x)
@@ -53,7 +53,7 @@ int pi0_emit_vision(pi0_plan *plan, const pi0_arch *arch, int pictures)
     const int width = arch->vision.width, patch = arch->vision.patch;
     pi0_plan_part(plan, "vision", -1);
     int x = pi0_plan_patchify(plan, pictures, arch->vision.side, patch); /* [IMAGE, 3*patch*patch] */
-    x = pi0_emit_linear(plan, x, VISION "embeddings.patch_embedding", width, 3ll * patch * patch, true);
+    x = pi0_emit_exact(plan, x, VISION "embeddings.patch_embedding", width, 3ll * patch * patch);
     int position =
         pi0_plan_weight(plan, PI0_FORM_TENSOR, PI0_USE_VECTOR, VISION "embeddings.position_embedding.weight", arch->vision.tokens, width);
     x = pi0_plan_binary(plan, PI0_OP_ADD, x, position);
@@ -61,5 +61,5 @@ int pi0_emit_vision(pi0_plan *plan, const pi0_arch *arch, int pictures)
         x = emit_layer(plan, arch, layer, x);
     pi0_plan_part(plan, "vision", -1);
     x = emit_layer_norm(plan, x, VISION, "post_layernorm", width);
-    return pi0_emit_linear(plan, x, PROJECTOR, arch->prefix.width, width, true);
+    return pi0_emit_linear(plan, x, PROJECTOR, arch->prefix.width, width, true, PI0_USE_MATRIX);
 }

@@ -28,17 +28,21 @@ static pi0_dtype memory_dtype(const pi0_checkpoint *checkpoint, const pi0_weight
 
 static bool is_view(const pi0_checkpoint *checkpoint, const pi0_weight *weight)
 {
-    if (weight->form != PI0_FORM_TENSOR || weight->n_sources != 1)
+    if (weight->form != PI0_FORM_TENSOR || weight->n_sources == 0 || (weight->use == PI0_USE_VECTOR && weight->n_sources > 1))
         return false;
-    const pi0_tensor_view *view = pi0_checkpoint_tensor(checkpoint, weight->source[0]);
-    return view && view->dtype == memory_dtype(checkpoint, weight);
+    for (int s = 0; s < weight->n_sources; s++) {
+        const pi0_tensor_view *view = pi0_checkpoint_tensor(checkpoint, weight->source[s]);
+        if (!view || view->dtype != memory_dtype(checkpoint, weight))
+            return false;
+    }
+    return true;
 }
 
-void pi0_weight_bytes(const pi0_checkpoint *checkpoint, const pi0_weight *weight, uint64_t *owned, uint64_t *mapped)
+pi0_weight_memory pi0_weight_memory_of(const pi0_checkpoint *checkpoint, const pi0_weight *weight)
 {
-    uint64_t bytes = (uint64_t)weight->rows * (uint64_t)weight->cols * pi0_dtype_size(memory_dtype(checkpoint, weight));
-    *owned = is_view(checkpoint, weight) ? 0 : bytes;
-    *mapped = is_view(checkpoint, weight) ? bytes : 0;
+    pi0_weight_memory memory = {.dtype = memory_dtype(checkpoint, weight), .mapped = is_view(checkpoint, weight)};
+    memory.bytes = (uint64_t)weight->rows * (uint64_t)weight->cols * pi0_dtype_size(memory.dtype);
+    return memory;
 }
 
 pi0_precision pi0_checkpoint_precision(const pi0_checkpoint *checkpoint)
@@ -140,7 +144,10 @@ static pi0_status evaluate_copy(const pi0_checkpoint *checkpoint, const pi0_weig
             values[i] = 1.0f + values[i];
     if (weight->form == PI0_FORM_ROPE_TABLE)
         fill_rope_table(weight, values);
-    out->data = out->owned = memory;
+    out->owned = memory;
+    out->n_parts = 1;
+    out->part[0].data = memory;
+    out->part[0].rows = weight->rows;
     return PI0_OK;
 }
 
@@ -149,8 +156,11 @@ pi0_status pi0_weight_evaluate(const pi0_checkpoint *checkpoint, const pi0_weigh
     *out = (pi0_host_weight){.dtype = memory_dtype(checkpoint, weight), .rows = weight->rows, .cols = weight->cols};
     if (!is_view(checkpoint, weight))
         return evaluate_copy(checkpoint, weight, out, err);
-    const pi0_tensor_view *view;
-    PI0_TRY(find_source(checkpoint, weight, 0, &view, err));
-    out->data = view->data;
+    for (out->n_parts = 0; out->n_parts < weight->n_sources; out->n_parts++) {
+        const pi0_tensor_view *view;
+        PI0_TRY(find_source(checkpoint, weight, out->n_parts, &view, err));
+        out->part[out->n_parts].data = view->data;
+        out->part[out->n_parts].rows = weight->source_rows[out->n_parts];
+    }
     return PI0_OK;
 }

@@ -50,6 +50,7 @@ typedef struct pi0_params {
 
 typedef enum pi0_weight_use {
     PI0_USE_MATRIX, /* right-hand side of LINEAR: precision chosen by the quantise pass */
+    PI0_USE_EXACT,  /* the same, where values enter and leave the model: its inputs stay f32, as in the reference's bf16 */
     PI0_USE_VECTOR, /* bias, norm, small table: always f32 */
     PI0_USE_TABLE   /* token table: stays as stored, rows are read where they lie */
 } pi0_weight_use;
@@ -67,7 +68,8 @@ typedef enum pi0_precision { PI0_PRECISION_STORED, PI0_PRECISION_F32, PI0_PRECIS
 typedef struct pi0_weight {
     pi0_weight_form form;
     pi0_weight_use use;
-    pi0_precision precision; /* STORED until the quantise pass has run */
+    pi0_precision precision; /* STORED until the quantise pass has run: of both sides of the product */
+    int most_rows;           /* of the products that read it, once the quantise pass has run */
     int n_sources;
     char *source[PI0_MAX_SOURCES]; /* canonical names, owned */
     int64_t source_rows[PI0_MAX_SOURCES];
@@ -203,7 +205,7 @@ pi0_status pi0_passes_check(const char *disabled, pi0_error *err);
 bool pi0_pass_enabled(const char *disabled, const char *name);
 pi0_status pi0_passes_run(pi0_plan *plan, const char *disabled, pi0_error *err);
 
-/* The one place where precision is decided: every matrix gets what the policy says. */
+/* The one place where precision is decided: every matrix gets what the policy says, and learns how tall its products can be. */
 void pi0_plan_quantise(pi0_plan *plan, pi0_precision matrices);
 
 /* For passes: rewriting keeps tensor ids; ops marked with kind PI0_OP_COUNT are removed by pi0_plan_compact. */

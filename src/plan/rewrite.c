@@ -27,13 +27,20 @@ void pi0_plan_compact(pi0_plan *plan)
     plan->n_ops = kept;
 }
 
-/* The one place where precision is decided (DESIGN 3): vectors are always f32, tables stay as stored. */
+/* The one place where precision is decided (docs/design.md): vectors are always f32, tables stay as stored. */
 void pi0_plan_quantise(pi0_plan *plan, pi0_precision matrices)
 {
     for (int i = 0; i < plan->n_weights; i++) {
         pi0_weight *weight = &plan->weights[i];
-        weight->precision = weight->use == PI0_USE_MATRIX   ? matrices
-                            : weight->use == PI0_USE_VECTOR ? PI0_PRECISION_F32
-                                                            : PI0_PRECISION_STORED;
+        weight->precision = weight->use == PI0_USE_MATRIX  ? matrices
+                            : weight->use == PI0_USE_TABLE ? PI0_PRECISION_STORED
+                                                           : PI0_PRECISION_F32;
+    }
+    for (int i = 0; i < plan->n_ops; i++) {
+        const pi0_op *op = &plan->ops[i];
+        if (op->kind == PI0_OP_LINEAR) {
+            pi0_weight *weight = &plan->weights[plan->tensors[op->in[1]].weight];
+            weight->most_rows = pi0_max_int(weight->most_rows, plan->max_rows[plan->tensors[op->out].rows]);
+        }
     }
 }

@@ -46,12 +46,12 @@ pi0_cpu_op pi0_cpu_bind(const pi0_op *op)
 
 size_t pi0_cpu_thread_workspace(const pi0_device *device, const pi0_plan *plan)
 {
-    size_t bytes = device->kernels.gemm_workspace;
-    if (device->kernels.attention_workspace > bytes)
-        bytes = device->kernels.attention_workspace;
+    size_t bytes = device->kernels.attention_workspace;
+    for (int form = 0; form < PI0_GEMM_FORMS; form++)
+        bytes = pi0_max_size(bytes, device->kernels.gemm[form].workspace_bytes);
     for (int i = 0; i < plan->n_ops; i++) { /* rope without a table: cos and sin of one row */
         size_t angles = plan->ops[i].kind == PI0_OP_ROPE ? (size_t)plan->ops[i].head_dim * sizeof(float) : 0;
-        bytes = angles > bytes ? angles : bytes;
+        bytes = pi0_max_size(bytes, angles);
     }
     return pi0_round_up(bytes + PI0_ALIGN, PI0_ALIGN);
 }

@@ -37,11 +37,14 @@ fail:
     return status;
 }
 
+static const char bf16_native[] = "bf16: weights and inputs in bf16, f32 accumulation; f32: weights as stored, widened, f32 inputs";
+static const char bf16_widened[] = "weights as stored, widened to f32 inside the product; f32 inputs, f32 accumulation";
+
 static pi0_device_info cpu_info(const pi0_device *device)
 {
     return (pi0_device_info){.name = "cpu",
                              .detail = device->kernels.isa,
-                             .compute = "weights as stored, widened to f32 inside the product; f32 inputs, f32 accumulation",
+                             .compute = device->kernels.gemm[PI0_GEMM_BF16].multiply ? bf16_native : bf16_widened,
                              .threads = device->threads};
 }
 
@@ -96,23 +99,6 @@ static pi0_status cpu_read(pi0_device *device, const pi0_buffer *from, size_t of
     return PI0_OK;
 }
 
-/* The matrix kernels read checkpoint rows where they lie, so a weight is taken as it is; only what the file misaligned is copied. */
-static pi0_status cpu_import_weight(pi0_device *device, const pi0_host_weight *weight, pi0_weight_use use, pi0_buffer *out, bool *kept,
-                                    pi0_error *err)
-{
-    (void)use;
-    const size_t element = pi0_dtype_size(weight->dtype);
-    const size_t bytes = (size_t)weight->rows * (size_t)weight->cols * element;
-    *kept = (uintptr_t)weight->data % element == 0;
-    if (*kept) {
-        *out = (pi0_buffer){.handle = NULL, .host = (void *)(uintptr_t)weight->data, .bytes = bytes};
-        return PI0_OK;
-    }
-    PI0_TRY(cpu_alloc(device, bytes, out, err));
-    memcpy(out->host, weight->data, bytes);
-    return PI0_OK;
-}
-
 static bool cpu_takes(const pi0_op *op)
 {
     return op->kind == PI0_OP_ATTENTION || op->kind == PI0_OP_ROPE_TABLE;
@@ -120,7 +106,7 @@ static bool cpu_takes(const pi0_op *op)
 
 static size_t cpu_workspace(const pi0_device *device, const pi0_plan *plan)
 {
-    return (size_t)device->threads * pi0_cpu_thread_workspace(device, plan);
+    return (size_t)device->threads * pi0_cpu_thread_workspace(device, plan) + pi0_cpu_shared_workspace(device, plan);
 }
 
 static void cpu_release(pi0_device *device, pi0_exec **exec)
@@ -129,7 +115,6 @@ static void cpu_release(pi0_device *device, pi0_exec **exec)
     if (!exec || !*exec)
         return;
     pi0_free((*exec)->data);
-    pi0_free((*exec)->dtype);
     pi0_free((*exec)->calls);
     pi0_free((*exec)->last_use);
     pi0_free(*exec);
@@ -142,8 +127,8 @@ static pi0_status place_tensors(pi0_exec *exec, const pi0_bindings *bindings, pi
     for (int t = 0; t < plan->n_tensors; t++) {
         const pi0_tensor *tensor = &plan->tensors[t];
         if (tensor->kind == PI0_TENSOR_WEIGHT) {
-            exec->data[t] = bindings->weights[tensor->weight].host;
-            exec->dtype[t] = bindings->weight_dtypes[tensor->weight];
+            const pi0_device_weight *weight = &bindings->weights[tensor->weight];
+            exec->data[t] = weight->buffer.host ? weight->buffer.host : (void *)(uintptr_t)weight->host.part[0].data;
         } else if (tensor->kind == PI0_TENSOR_INPUT || tensor->output) {
             if (!bindings->tensors[t].host || bindings->tensors[t].bytes < pi0_tensor_bytes(plan, t))
                 return pi0_fail(err, PI0_ERR_INTERNAL, "the plan '%s' has no buffer, or one too small, for '%s'", plan->name, tensor->name);
@@ -182,13 +167,13 @@ static pi0_status cpu_compile(pi0_device *device, const pi0_plan *plan, const pi
     exec->device = device;
     exec->plan = plan;
     exec->data = pi0_alloc_array(n, sizeof *exec->data);
-    exec->dtype = pi0_alloc_array(n, sizeof *exec->dtype);
+    exec->weights = bindings->weights;
     exec->last_use = pi0_alloc_array(n, sizeof *exec->last_use);
     exec->calls = plan->use_replay ? pi0_alloc_array((size_t)plan->n_ops + 1, sizeof *exec->calls) : NULL;
     exec->workspace = bindings->workspace.host;
     exec->workspace_bytes = pi0_cpu_thread_workspace(device, plan);
     pi0_status status = PI0_OK;
-    if (!exec->data || !exec->dtype || !exec->last_use || (plan->use_replay && !exec->calls)) {
+    if (!exec->data || !exec->last_use || (plan->use_replay && !exec->calls)) {
         status = pi0_fail_memory(err, n * sizeof *exec->data, "a compiled plan");
         goto fail;
     }
@@ -283,7 +268,8 @@ const pi0_device_api pi0_device_cpu = {
     .free = cpu_free,
     .write = cpu_write,
     .read = cpu_read,
-    .import_weight = cpu_import_weight,
+    .import_weight = pi0_cpu_import_weight,
+    .weight_bytes = pi0_cpu_weight_bytes,
     .takes = cpu_takes,
     .workspace = cpu_workspace,
     .compile = cpu_compile,

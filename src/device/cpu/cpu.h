@@ -21,10 +21,10 @@ struct pi0_exec {
     pi0_device *device;
     const pi0_plan *plan;
     void **data;            /* [n_tensors] where each tensor lies */
-    pi0_dtype *dtype;       /* [n_tensors] of weights: as imported */
+    const pi0_device_weight *weights;
     pi0_cpu_op *calls;      /* [n_ops] bound at compile (replay); NULL: looked up as they run */
     int *last_use;          /* [n_tensors] for one allocation a tensor (arena off) */
-    uint8_t *workspace;     /* threads * workspace_bytes */
+    uint8_t *workspace;     /* threads * workspace_bytes, then what all of them share */
     size_t workspace_bytes; /* of one thread */
     const char *part[PI0_CPU_PARTS];
     uint64_t part_ns[PI0_CPU_PARTS];
@@ -47,7 +47,14 @@ void pi0_cpu_concat_rows(pi0_exec *exec, const pi0_op *op, const pi0_params *par
 void pi0_cpu_take_rows(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
 void pi0_cpu_time_embed(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
 
+/* weights.c */
+const pi0_gemm_kernel *pi0_cpu_gemm_kernel(const pi0_device *device, const pi0_weight *weight);
+size_t pi0_cpu_weight_bytes(const pi0_device *device, const pi0_weight *as, pi0_dtype stored);
+pi0_status pi0_cpu_import_weight(pi0_device *device, const pi0_weight *as, const pi0_host_weight *host, pi0_device_weight *out,
+                                 pi0_error *err);
+
 /* matrix.c */
+size_t pi0_cpu_shared_workspace(const pi0_device *device, const pi0_plan *plan);
 void pi0_cpu_linear(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
 void pi0_cpu_attention(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
 
@@ -66,6 +73,10 @@ static inline size_t pi0_cpu_ld(const pi0_exec *exec, int tensor)
 static inline float *pi0_cpu_f32(const pi0_exec *exec, int tensor)
 {
     return exec->data[tensor];
+}
+static inline const pi0_device_weight *pi0_cpu_weight(const pi0_exec *exec, int tensor)
+{
+    return &exec->weights[exec->plan->tensors[tensor].weight];
 }
 static inline int pi0_cpu_live(const pi0_exec *exec, int tensor, const pi0_params *params)
 {

@@ -8,29 +8,100 @@ static void *thread_workspace(const pi0_exec *exec, int thread)
 
 /* ------------------------------------------------------------------ linear */
 
+/* Prepared inputs are kept to this size by doing a long k in spans. */
+enum { SHARED_BYTES = 24 << 20 };
+
+static int k_span(const pi0_gemm_kernel *kernel, int m, int k)
+{
+    if (kernel->x_bytes(m, k) <= SHARED_BYTES)
+        return k;
+    int steps = k / kernel->k_step;
+    while (steps > 1 && kernel->x_bytes(m, steps * kernel->k_step) > SHARED_BYTES)
+        steps--;
+    return pi0_max_int(steps, 1) * kernel->k_step;
+}
+
+size_t pi0_cpu_shared_workspace(const pi0_device *device, const pi0_plan *plan)
+{
+    size_t most = 0;
+    for (int i = 0; i < plan->n_ops; i++) {
+        if (plan->ops[i].kind != PI0_OP_LINEAR)
+            continue;
+        const pi0_weight *w = &plan->weights[plan->tensors[plan->ops[i].in[1]].weight];
+        const pi0_gemm_kernel *kernel = pi0_cpu_gemm_kernel(device, w);
+        const int m = plan->max_rows[plan->tensors[plan->ops[i].out].rows], k = (int)w->cols;
+        /* fewer live rows may allow a longer span, but never one of more bytes than these */
+        size_t bytes = kernel->x_bytes(m, k);
+        if (bytes > SHARED_BYTES)
+            bytes = pi0_max_size(SHARED_BYTES, kernel->x_bytes(m, kernel->k_step));
+        most = pi0_max_size(most, bytes);
+    }
+    return pi0_round_up(most, PI0_ALIGN);
+}
+
 typedef struct gemm_job {
+    const pi0_gemm_kernel *kernel;
     pi0_gemm gemm;
     const pi0_exec *exec;
-    int m_chunk, n_chunk, m_chunks;
+    void *prepared; /* x over k0 .. k1 */
+    int k0, k1;
+    int tiles, t_chunk, t_chunks, n_chunk; /* of one task */
 } gemm_job;
 
-static void run_gemm(void *context, int task, int thread)
+static void run_prepare(void *context, int task, int thread)
+{
+    (void)thread;
+    const gemm_job *job = context;
+    const int t0 = task * job->t_chunk;
+    job->kernel->prepare(&job->gemm, job->k0, job->k1, t0, pi0_min_int(t0 + job->t_chunk, job->tiles), job->prepared);
+}
+
+static void run_multiply(void *context, int task, int thread)
 {
     const gemm_job *job = context;
-    const int m0 = task % job->m_chunks * job->m_chunk, n0 = task / job->m_chunks * job->n_chunk;
-    job->exec->device->kernels.gemm(&job->gemm, m0, pi0_min_int(m0 + job->m_chunk, job->gemm.m), n0,
-                                    pi0_min_int(n0 + job->n_chunk, job->gemm.n), thread_workspace(job->exec, thread));
+    const int t0 = task % job->t_chunks * job->t_chunk, n0 = task / job->t_chunks * job->n_chunk;
+    job->kernel->multiply(&job->gemm, job->k0, job->k1, t0, pi0_min_int(t0 + job->t_chunk, job->tiles), n0,
+                          pi0_min_int(n0 + job->n_chunk, job->gemm.n), job->prepared, thread_workspace(job->exec, thread));
+}
+
+static int divide_up(int a, int b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Many small tasks even out the end of an op; a task of several panels reads the next one ahead. */
+enum { TASKS_A_THREAD = 16, PANELS_A_TASK = 4 };
+
+static void run_span(gemm_job *job)
+{
+    pi0_pool *pool = job->exec->device->pool;
+    const int threads = job->exec->device->threads;
+    job->t_chunk = divide_up(job->tiles, pi0_min_int(job->tiles, threads * 4));
+    pi0_pool_run(pool, run_prepare, job, divide_up(job->tiles, job->t_chunk));
+
+    /* Columns are shared out first: what is not packed is packed by the task that multiplies by it. Rows are cut when columns do not last.
+     */
+    const int panels = divide_up(job->gemm.n, job->kernel->tile_cols);
+    const int panels_a_task = pi0_max_int(1, pi0_min_int(PANELS_A_TASK, panels / (threads * TASKS_A_THREAD)));
+    job->n_chunk = panels_a_task * job->kernel->tile_cols;
+    const int n_chunks = divide_up(panels, panels_a_task);
+    job->t_chunks = n_chunks >= threads * 2 ? 1 : pi0_min_int(job->tiles, divide_up(threads * 2, n_chunks));
+    job->t_chunk = divide_up(job->tiles, job->t_chunks);
+    job->t_chunks = divide_up(job->tiles, job->t_chunk);
+    pi0_pool_run(pool, run_multiply, job, job->t_chunks * n_chunks);
 }
 
 void pi0_cpu_linear(pi0_exec *exec, const pi0_op *op, const pi0_params *params)
 {
-    const pi0_kernels *k = &exec->device->kernels;
     const pi0_weight *w = &exec->plan->weights[pi0_cpu_tensor(exec, op->in[1])->weight];
-    gemm_job job = {.exec = exec,
+    const pi0_device_weight *weight = pi0_cpu_weight(exec, op->in[1]);
+    gemm_job job = {.kernel = pi0_cpu_gemm_kernel(exec->device, w),
+                    .exec = exec,
+                    .prepared = thread_workspace(exec, exec->device->threads),
                     .gemm = {.x = pi0_cpu_f32(exec, op->in[0]),
                              .ldx = pi0_cpu_ld(exec, op->in[0]),
-                             .w = exec->data[op->in[1]],
-                             .w_dtype = exec->dtype[op->in[1]],
+                             .packed = weight->packed ? weight->buffer.host : NULL,
+                             .w_dtype = weight->host.dtype,
                              .ldw = (size_t)w->cols,
                              .bias = op->in[2] >= 0 ? pi0_cpu_f32(exec, op->in[2]) : NULL,
                              .y = pi0_cpu_f32(exec, op->out),
@@ -40,27 +111,22 @@ void pi0_cpu_linear(pi0_exec *exec, const pi0_op *op, const pi0_params *params)
                              .k = (int)w->cols}};
     if (job.gemm.m == 0)
         return;
-    /* Columns are shared out first: every piece packs its part of the weights once. Four pieces a thread even out the end. */
-    const int threads = exec->device->threads, pieces = threads == 1 ? 1 : threads * 4;
-    const int n_step = k->gemm_n_step, n_steps = (job.gemm.n + n_step - 1) / n_step;
-    const int steps_a_chunk = pi0_max_int((n_steps + pieces - 1) / pieces, pi0_min_int(n_steps, 128 / n_step > 0 ? 128 / n_step : 1));
-    job.n_chunk = steps_a_chunk * n_step;
-    const int n_chunks = (job.gemm.n + job.n_chunk - 1) / job.n_chunk;
-    const int wanted = n_chunks >= threads ? 1 : (threads + n_chunks - 1) / n_chunks;
-    job.m_chunk = pi0_max_int((job.gemm.m + wanted - 1) / wanted, pi0_min_int(job.gemm.m, 48));
-    job.m_chunks = (job.gemm.m + job.m_chunk - 1) / job.m_chunk;
-    const int tasks = job.m_chunks * n_chunks;
-    if (tasks == 1 || threads == 1) {
-        for (int task = 0; task < tasks; task++)
-            run_gemm(&job, task, 0);
-        return;
+    for (int i = 0; i < weight->host.n_parts; i++) {
+        job.gemm.part[i].w = weight->host.part[i].data;
+        job.gemm.part[i].n = (int)weight->host.part[i].rows;
     }
-    pi0_pool_run(exec->device->pool, run_gemm, &job, tasks);
+    job.tiles = pi0_tiles(job.gemm.m, job.kernel->tile_rows);
+    const int span = k_span(job.kernel, job.gemm.m, job.gemm.k);
+    do {
+        job.k1 = pi0_min_int(job.k0 + span, job.gemm.k);
+        run_span(&job);
+        job.k0 = job.k1;
+    } while (job.k0 < job.gemm.k);
 }
 
 /* ------------------------------------------------------------------ attention, whole or in its three core pieces */
 
-enum { ROW_BLOCK = 64 }; /* query rows a task */
+enum { ROW_BLOCK = 128 }; /* most query rows a task, of all heads that it does */
 
 typedef struct attention_job {
     const pi0_exec *exec;
@@ -160,28 +226,45 @@ static void run_piece(const attention_job *job, int group, int head, int row0, i
     }
 }
 
-static int row_blocks(const attention_job *job, int group)
+/* How the rows of a group are shared out: the fused op does all heads that share a head of keys at once, a core piece one. */
+typedef struct row_split {
+    int heads, rows, blocks; /* heads: tasks of each block */
+} row_split;
+
+static row_split split_rows(const attention_job *job, int group)
 {
-    return (group_span(job, pi0_cpu_tensor(job->exec, job->op->out)->rows, group).count + ROW_BLOCK - 1) / ROW_BLOCK;
+    const pi0_op *op = job->op;
+    const int rows = group_span(job, pi0_cpu_tensor(job->exec, op->out)->rows, group).count;
+    const int together = op->kind == PI0_OP_ATTENTION ? op->heads / op->kv_heads : 1, heads = op->heads / together;
+    const int blocks = divide_up(rows * together, ROW_BLOCK);
+    /* every thread gets as many blocks as any other */
+    const int even =
+        heads >= job->exec->device->threads * 2 ? blocks : divide_up(blocks, job->exec->device->threads) * job->exec->device->threads;
+    return (row_split){heads, rows, pi0_min_int(even, rows)};
 }
 
 static void run_attention(void *context, int task, int thread)
 {
     const attention_job *job = context;
     int group = 0;
-    while (task >= row_blocks(job, group) * job->op->heads)
-        task -= row_blocks(job, group++) * job->op->heads;
-    const int head = task % job->op->heads, row0 = task / job->op->heads * ROW_BLOCK;
-    const int rows = group_span(job, pi0_cpu_tensor(job->exec, job->op->out)->rows, group).count;
-    run_piece(job, group, head, row0, pi0_min_int(row0 + ROW_BLOCK, rows), thread);
+    row_split split;
+    while (split = split_rows(job, group), task >= split.blocks * split.heads) {
+        task -= split.blocks * split.heads;
+        group++;
+    }
+    const int block = task / split.heads;
+    run_piece(job, group, task % split.heads, pi0_tile_at(split.rows, split.blocks, block),
+              pi0_tile_at(split.rows, split.blocks, block + 1), thread);
 }
 
 void pi0_cpu_attention(pi0_exec *exec, const pi0_op *op, const pi0_params *params)
 {
     attention_job job = {exec, op, params, op->group == PI0_GROUP_CAMERA ? params->total[PI0_ROWS_CAMERA] : params->lanes};
     int tasks = 0;
-    for (int group = 0; group < job.groups; group++)
-        tasks += row_blocks(&job, group) * op->heads;
+    for (int group = 0; group < job.groups; group++) {
+        const row_split split = split_rows(&job, group);
+        tasks += split.blocks * split.heads;
+    }
     if (tasks)
         pi0_pool_run(exec->device->pool, run_attention, &job, tasks);
 }

@@ -44,7 +44,7 @@ void pi0_cpu_patchify(pi0_exec *exec, const pi0_op *op, const pi0_params *params
 void pi0_cpu_embed(pi0_exec *exec, const pi0_op *op, const pi0_params *params)
 {
     const size_t ld = pi0_cpu_ld(exec, op->out);
-    exec->device->kernels.embed(exec->data[op->in[0]], exec->data[op->in[1]], exec->dtype[op->in[1]], ld, op->scale,
+    exec->device->kernels.embed(exec->data[op->in[0]], exec->data[op->in[1]], pi0_cpu_weight(exec, op->in[1])->host.dtype, ld, op->scale,
                                 pi0_cpu_f32(exec, op->out), ld, pi0_cpu_live(exec, op->out, params), (int)ld);
 }
 

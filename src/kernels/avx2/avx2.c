@@ -12,9 +12,14 @@ typedef int pi0_avx2_not_empty;
 
 #include "kernels/vector_tpl.h"
 
-#include "kernels/gemm_tpl.h"
+#include "kernels/tile_tpl.h"
+
+#include "kernels/tile_f32_tpl.h"
 
 #include "kernels/attention_tpl.h"
+#include "kernels/gemm_tpl.h"
+
+#include "kernels/gemm_f32_tpl.h"
 #include "kernels/rows_tpl.h"
 #include "kernels/table_tpl.h"
 

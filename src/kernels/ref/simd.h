@@ -8,6 +8,8 @@
 #include "base/base.h"
 
 #define V_LANES 4
+#define V_TILE 2          /* vectors of a row of a tile */
+#define GEMM_F32_STEP 512 /* a panel of bf16 weights and one of x stay in L1 together */
 
 typedef float vf __attribute__((vector_size(16)));
 typedef int32_t vi __attribute__((vector_size(16)));

@@ -1,0 +1,98 @@
+/* Weights on the CPU: which kernel multiplies by which, and what is packed at open.
+ *
+ * A checkpoint's rows can be multiplied where the file is mapped; the product then packs them a panel at a time, every time. That costs
+ * a hundredth of a tall product and a third of a short one, so what only meets few rows (the action expert, ten times an inference) is
+ * packed once and the rest costs no memory and no time to load.
+ */
+#include <string.h>
+
+#include "device/cpu/cpu.h"
+
+enum { PACK_BELOW_ROWS = 128 };
+
+const pi0_gemm_kernel *pi0_cpu_gemm_kernel(const pi0_device *device, const pi0_weight *weight)
+{
+    const pi0_gemm_kernel *bf16 = &device->kernels.gemm[PI0_GEMM_BF16];
+    return weight->precision == PI0_PRECISION_BF16 && bf16->multiply ? bf16 : &device->kernels.gemm[PI0_GEMM_F32];
+}
+
+size_t pi0_cpu_weight_bytes(const pi0_device *device, const pi0_weight *as, pi0_dtype stored)
+{
+    const bool matrix = as->use == PI0_USE_MATRIX || as->use == PI0_USE_EXACT;
+    if (!matrix || as->most_rows >= PACK_BELOW_ROWS)
+        return 0;
+    return pi0_cpu_gemm_kernel(device, as)->packed_bytes((int)as->rows, (int)as->cols, stored);
+}
+
+typedef struct pack_job {
+    const pi0_gemm_kernel *kernel;
+    pi0_gemm gemm;
+    int columns; /* a task */
+    void *packed;
+} pack_job;
+
+static void run_pack(void *context, int task, int thread)
+{
+    (void)thread;
+    const pack_job *job = context;
+    const int n0 = task * job->columns;
+    job->kernel->pack(&job->gemm, n0, pi0_min_int(n0 + job->columns, job->gemm.n), job->packed);
+}
+
+static void pack(pi0_device *device, const pi0_weight *as, const pi0_host_weight *host, void *packed)
+{
+    pack_job job = {.kernel = pi0_cpu_gemm_kernel(device, as), .packed = packed};
+    job.gemm = (pi0_gemm){.w_dtype = host->dtype, .ldw = (size_t)host->cols, .n = (int)host->rows, .k = (int)host->cols};
+    for (int i = 0; i < host->n_parts; i++) {
+        job.gemm.part[i].w = host->part[i].data;
+        job.gemm.part[i].n = (int)host->part[i].rows;
+    }
+    const int panels = (job.gemm.n + job.kernel->tile_cols - 1) / job.kernel->tile_cols, pieces = pi0_min_int(panels, device->threads * 4);
+    job.columns = (panels + pieces - 1) / pieces * job.kernel->tile_cols;
+    pi0_pool_run(device->pool, run_pack, &job, (job.gemm.n + job.columns - 1) / job.columns);
+}
+
+static bool aligned(const pi0_host_weight *host)
+{
+    for (int i = 0; i < host->n_parts; i++)
+        if ((uintptr_t)host->part[i].data % pi0_dtype_size(host->dtype))
+            return false;
+    return true;
+}
+
+/* The parts one below the other in one aligned copy, for the rare file that misaligns them. */
+static pi0_status straighten(pi0_device *device, pi0_host_weight *host, pi0_buffer *memory, pi0_error *err)
+{
+    const size_t row = (size_t)host->cols * pi0_dtype_size(host->dtype);
+    PI0_TRY(pi0_device_cpu.alloc(device, (size_t)host->rows * row, memory, err));
+    uint8_t *to = memory->host;
+    for (int i = 0; i < host->n_parts; i++) {
+        memcpy(to, host->part[i].data, (size_t)host->part[i].rows * row);
+        to += (size_t)host->part[i].rows * row;
+    }
+    host->n_parts = 1;
+    host->part[0].data = memory->host;
+    host->part[0].rows = host->rows;
+    return PI0_OK;
+}
+
+pi0_status pi0_cpu_import_weight(pi0_device *device, const pi0_weight *as, const pi0_host_weight *host, pi0_device_weight *out,
+                                 pi0_error *err)
+{
+    *out = (pi0_device_weight){.host = *host};
+    pi0_buffer straight = {0};
+    if (!aligned(host))
+        PI0_TRY(straighten(device, &out->host, &straight, err));
+    const size_t packed = pi0_cpu_weight_bytes(device, as, host->dtype);
+    if (packed == 0) {
+        out->buffer = straight;
+        return PI0_OK;
+    }
+    pi0_status status = pi0_device_cpu.alloc(device, packed, &out->buffer, err);
+    if (status == PI0_OK) {
+        pack(device, as, &out->host, out->buffer.host);
+        out->packed = true;
+    }
+    pi0_device_cpu.free(device, &straight);
+    return status;
+}

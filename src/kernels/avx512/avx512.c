@@ -1,0 +1,30 @@
+/* Compiled with the flags of cmake/isa.cmake and PI0_HAVE_AVX512 where the target is x86-64, and empty elsewhere. */
+typedef int pi0_avx512_not_empty;
+
+#ifdef PI0_HAVE_AVX512
+
+#include "kernels/avx512/simd.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/isa.h"
+
+#include "kernels/vector_tpl.h"
+
+#include "kernels/tile_tpl.h"
+
+#include "kernels/tile_f32_tpl.h"
+
+#include "kernels/attention_tpl.h"
+#include "kernels/gemm_tpl.h"
+
+#include "kernels/gemm_f32_tpl.h"
+#include "kernels/rows_tpl.h"
+#include "kernels/table_tpl.h"
+
+static const pi0_kernels table = KERNELS_FROM_TEMPLATES("avx512");
+
+const pi0_kernels_isa pi0_isa_avx512 = {.name = "avx512", .table = &table};
+
+#endif

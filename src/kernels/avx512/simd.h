@@ -1,0 +1,99 @@
+/* simd (avx512) - sixteen lanes, thirty-two registers, masks for tails. The names are explained in ref/simd.h. */
+#ifndef PI0_KERNELS_AVX512_SIMD_H
+#define PI0_KERNELS_AVX512_SIMD_H
+
+#include <immintrin.h>
+
+#include "base/base.h"
+
+#define V_LANES 16
+#define V_TILE 4           /* vectors of a row of a tile */
+#define GEMM_F32_STEP 1024 /* a panel of bf16 weights: 128 KB, of L2 */
+
+typedef float vf __attribute__((vector_size(64)));
+typedef int32_t vi __attribute__((vector_size(64)));
+typedef float vf_unaligned __attribute__((vector_size(64), aligned(4), may_alias));
+
+static inline vf v_set1(float x)
+{
+    return (vf)_mm512_set1_ps(x);
+}
+
+static inline vf v_fma(vf a, vf b, vf c)
+{
+    return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+
+static inline vf v_load_bf16(const uint16_t *p)
+{
+    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p)), 16);
+}
+
+static inline vf v_load_f16(const uint16_t *p)
+{
+    return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+/* Pairs, then fours within each 128-bit lane, then the lanes themselves in two steps. */
+static inline void v_transpose(vf r[V_LANES])
+{
+    __m512 a[V_LANES], b[V_LANES];
+#pragma GCC unroll 16
+    for (int i = 0; i < V_LANES; i += 2) {
+        a[i] = _mm512_unpacklo_ps((__m512)r[i], (__m512)r[i + 1]);
+        a[i + 1] = _mm512_unpackhi_ps((__m512)r[i], (__m512)r[i + 1]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < V_LANES; i += 4) {
+        b[i] = _mm512_shuffle_ps(a[i], a[i + 2], 0x44);
+        b[i + 1] = _mm512_shuffle_ps(a[i], a[i + 2], 0xee);
+        b[i + 2] = _mm512_shuffle_ps(a[i + 1], a[i + 3], 0x44);
+        b[i + 3] = _mm512_shuffle_ps(a[i + 1], a[i + 3], 0xee);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 4; i++) { /* b[4g+i]: columns i, 4+i, 8+i, 12+i of rows 4g .. 4g+3 */
+        __m512 even01 = _mm512_shuffle_f32x4(b[i], b[4 + i], 0x88), odd01 = _mm512_shuffle_f32x4(b[i], b[4 + i], 0xdd);
+        __m512 even23 = _mm512_shuffle_f32x4(b[8 + i], b[12 + i], 0x88), odd23 = _mm512_shuffle_f32x4(b[8 + i], b[12 + i], 0xdd);
+        r[i] = (vf)_mm512_shuffle_f32x4(even01, even23, 0x88);
+        r[4 + i] = (vf)_mm512_shuffle_f32x4(odd01, odd23, 0x88);
+        r[8 + i] = (vf)_mm512_shuffle_f32x4(even01, even23, 0xdd);
+        r[12 + i] = (vf)_mm512_shuffle_f32x4(odd01, odd23, 0xdd);
+    }
+}
+
+typedef struct v_double_sum {
+    __m512d low, high;
+} v_double_sum;
+
+static inline __m512d v_low_doubles(vf x)
+{
+    return _mm512_cvtps_pd(_mm512_castps512_ps256((__m512)x));
+}
+
+static inline __m512d v_high_doubles(vf x)
+{
+    return _mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)x, 1));
+}
+
+static inline void v_double_add(v_double_sum *sum, vf x)
+{
+    sum->low = _mm512_add_pd(sum->low, v_low_doubles(x));
+    sum->high = _mm512_add_pd(sum->high, v_high_doubles(x));
+}
+
+static inline void v_double_add_square(v_double_sum *sum, vf x, double mean)
+{
+    __m512d center = _mm512_set1_pd(mean);
+    __m512d a = _mm512_sub_pd(v_low_doubles(x), center), b = _mm512_sub_pd(v_high_doubles(x), center);
+    sum->low = _mm512_fmadd_pd(a, a, sum->low);
+    sum->high = _mm512_fmadd_pd(b, b, sum->high);
+}
+
+static inline double v_double_total(const v_double_sum *sum)
+{
+    double lane[8];
+    _mm512_storeu_pd(lane, _mm512_add_pd(sum->low, sum->high));
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+#endif

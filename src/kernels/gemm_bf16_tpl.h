@@ -1,0 +1,104 @@
+/* gemm_bf16_tpl - products of bf16 by bf16 where the chip multiplies pairs of them and adds both to an f32.
+ *
+ * Needs of the folder's simd.h: v_dot_bf16(x, w, sum) on words of two, v_to_bf16(p), the V_LANES f32 at p and the next V_LANES as words of
+ * two bf16. */
+
+V_INLINE vf tile_load_pairs(const void *const *row, int column, pi0_dtype dtype, size_t element, int left)
+{
+    const void *from = row[column];
+    if (from == NULL || left <= 0)
+        return (vf){0};
+    if (dtype == PI0_BF16 && left >= 2 * V_LANES)
+        return v_load((const float *)(const void *)((const uint16_t *)from + element));
+    uint16_t pairs[2 * V_LANES] = {0};
+    const int count = pi0_min_int(left, 2 * V_LANES);
+    if (dtype == PI0_BF16) {
+        memcpy(pairs, (const uint16_t *)from + element, (size_t)count * sizeof pairs[0]);
+        return v_load((const float *)(const void *)pairs);
+    }
+    float wide[2 * V_LANES] = {0};
+    for (int i = 0; i < count; i += V_LANES)
+        v_put(wide + i,
+              count - i >= V_LANES ? v_widen(from, dtype, element + (size_t)i) : v_widen_part(from, dtype, element + (size_t)i, count - i),
+              count - i);
+    return v_to_bf16(wide);
+}
+
+static inline void tile_pack_pairs(const void *const *row, pi0_dtype dtype, size_t k0, int k, void *panel)
+{
+    if (dtype == PI0_BF16)
+        tile_pack(tile_load_pairs, TILE_COLS, 2, row, PI0_BF16, k0, k, panel);
+    else if (dtype == PI0_F16)
+        tile_pack(tile_load_pairs, TILE_COLS, 2, row, PI0_F16, k0, k, panel);
+    else
+        tile_pack(tile_load_pairs, TILE_COLS, 2, row, PI0_F32, k0, k, panel);
+}
+
+#define PRODUCT(name) tile_pairs_##name
+#define PRODUCT_SUM vf
+#define PRODUCT_X(p) v_set1(*(p))
+#define PRODUCT_W_WORDS TILE_COLS
+#define PRODUCT_LOAD(w, b)           \
+    for (int v = 0; v < V_TILE; v++) \
+        b[v] = v_load((w) + v * V_LANES);
+#define PRODUCT_STEP(x, b, sum) v_dot_bf16(x, b, sum)
+#include "kernels/product_tpl.h"
+
+static const gemm_form gemm_bf16_pairs = {
+    .group = 2, .w_words = TILE_COLS, .k_step = GEMM_BF16_STEP, .product = tile_pairs_table, .pack = tile_pack_pairs};
+
+static size_t gemm_bf16_x_bytes(int m, int k)
+{
+    return (size_t)m * tile_line_words((k + 1) / 2) * sizeof(float);
+}
+
+static void gemm_bf16_prepare(const pi0_gemm *g, int k0, int k1, int t0, int t1, void *prepared)
+{
+    const int tiles = pi0_tiles(g->m, TILE_ROWS), k = k1 - k0;
+    const size_t line_words = tile_line_words((k + 1) / 2);
+    for (int t = t0; t < t1; t++) {
+        const int m = pi0_tile_at(g->m, tiles, t), rows = pi0_tile_at(g->m, tiles, t + 1) - m;
+        float *to = (float *)prepared + (size_t)m * line_words;
+        for (int at = 0; at < k; at += 2 * TILE_LINE)
+            for (int i = 0; i < rows; i++, to += TILE_LINE)
+                for (int j = 0; j < TILE_LINE; j += V_LANES) {
+                    const float *x = g->x + (size_t)(m + i) * g->ldx + k0 + at + 2 * j;
+                    const int left = k - at - 2 * j;
+                    float part[2 * V_LANES] = {0};
+                    if (left < 2 * V_LANES) {
+                        if (left > 0)
+                            memcpy(part, x, (size_t)left * sizeof part[0]);
+                        x = part;
+                    }
+                    v_store(to + j, v_to_bf16(x));
+                }
+    }
+}
+
+static void gemm_bf16_multiply(const pi0_gemm *g, int k0, int k1, int t0, int t1, int n0, int n1, const void *prepared, void *workspace)
+{
+    gemm_multiply(&gemm_bf16_pairs, g, k0, k1, t0, t1, n0, n1, prepared, workspace);
+}
+
+static size_t gemm_bf16_packed_bytes(int n, int k, pi0_dtype stored)
+{
+    (void)stored;
+    return (size_t)((n + TILE_COLS - 1) / TILE_COLS) * gemm_panel_words(&gemm_bf16_pairs, k) * sizeof(float);
+}
+
+static void gemm_bf16_pack(const pi0_gemm *g, int n0, int n1, void *packed)
+{
+    gemm_pack(&gemm_bf16_pairs, g, n0, n1, packed);
+}
+
+static double gemm_bf16_peak(int rounds)
+{
+    return 4.0 * tile_pairs_peak(rounds);
+}
+
+#define GEMM_BF16_KERNEL                                                                                                                 \
+    {                                                                                                                                    \
+        .tile_rows = TILE_ROWS, .tile_cols = TILE_COLS, .k_step = GEMM_BF16_STEP, .x_bytes = gemm_bf16_x_bytes,                          \
+        .prepare = gemm_bf16_prepare, .multiply = gemm_bf16_multiply, .workspace_bytes = GEMM_BF16_STEP / 2 * TILE_COLS * sizeof(float), \
+        .packed_bytes = gemm_bf16_packed_bytes, .pack = gemm_bf16_pack, .peak = gemm_bf16_peak                                           \
+    }

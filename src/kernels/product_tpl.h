@@ -1,0 +1,86 @@
+/* product_tpl - the innermost loop, once for each pair of formats that can meet in it. Included with
+ *   PRODUCT(name)            the names of what it defines
+ *   PRODUCT_SUM              vector of sums: V_LANES of them
+ *   PRODUCT_X(p)             one word of x in every lane
+ *   PRODUCT_W_WORDS          words of w a step
+ *   PRODUCT_LOAD(w, b)       one step of w into V_TILE vectors b
+ *   PRODUCT_STEP(x, b, sum)  sum + x * b
+ * and defines PRODUCT(table)[rows], one function for each number of rows, so that each keeps all its sums in registers, and PRODUCT(peak).
+ */
+
+V_INLINE void PRODUCT(rows)(const int rows, int words, const float *x, const float *w, float *out)
+{
+    PRODUCT_SUM sum[TILE_ROWS][V_TILE];
+    V_UNROLL
+    for (int i = 0; i < rows; i++) {
+        V_UNROLL
+        for (int v = 0; v < V_TILE; v++)
+            sum[i][v] = (PRODUCT_SUM){0};
+    }
+    for (; words > 0; words -= TILE_LINE, x += rows * TILE_LINE) {
+        const float *line = x, *end = x + pi0_min_int(words, TILE_LINE);
+        for (; line < end; line += TILE_STEP) {
+            V_UNROLL
+            for (int step = 0; step < TILE_STEP; step++) {
+                vf b[V_TILE];
+                V_UNROLL
+                PRODUCT_LOAD(w, b)
+                V_UNROLL
+                for (int i = 0; i < rows; i++) {
+                    vf one = PRODUCT_X(line + i * TILE_LINE + step);
+                    V_UNROLL
+                    for (int v = 0; v < V_TILE; v++)
+                        sum[i][v] = PRODUCT_STEP(one, b[v], sum[i][v]);
+                }
+                w += PRODUCT_W_WORDS;
+            }
+        }
+    }
+    V_UNROLL
+    for (int i = 0; i < rows; i++) {
+        V_UNROLL
+        for (int v = 0; v < V_TILE; v++)
+            v_store(out + i * TILE_COLS + v * V_LANES, (vf)sum[i][v]);
+    }
+}
+
+#define PRODUCT_ROWS(n)                                                                                  \
+    static __attribute__((noinline)) void PRODUCT(n)(int words, const void *x, const void *w, void *out) \
+    {                                                                                                    \
+        PRODUCT(rows)(n, words, x, w, out);                                                              \
+    }
+PRODUCT_ROWS(1)
+PRODUCT_ROWS(2)
+PRODUCT_ROWS(3)
+PRODUCT_ROWS(4)
+PRODUCT_ROWS(5)
+PRODUCT_ROWS(6)
+
+static const tile_product PRODUCT(table)[TILE_ROWS + 1] = {NULL, PRODUCT(1), PRODUCT(2), PRODUCT(3), PRODUCT(4), PRODUCT(5), PRODUCT(6)};
+
+/* The same arithmetic on registers alone: what the loop above is measured against. Returns how many multiplications of words it did. */
+static inline double PRODUCT(peak)(int rounds)
+{
+    PRODUCT_SUM sum[PEAK_CHAINS];
+    vf x = {0};
+    V_UNROLL
+    for (int i = 0; i < PEAK_CHAINS; i++)
+        sum[i] = (PRODUCT_SUM){0};
+    for (int round = 0; round < rounds; round++) {
+        V_UNROLL
+        for (int i = 0; i < PEAK_CHAINS; i++) {
+            V_KEEP(x); /* or the product would be computed once for all */
+            sum[i] = PRODUCT_STEP(x, x, sum[i]);
+            V_KEEP(sum[i]);
+        }
+    }
+    return (double)rounds * PEAK_CHAINS * V_LANES;
+}
+
+#undef PRODUCT_ROWS
+#undef PRODUCT
+#undef PRODUCT_SUM
+#undef PRODUCT_X
+#undef PRODUCT_W_WORDS
+#undef PRODUCT_LOAD
+#undef PRODUCT_STEP

@@ -1,0 +1,311 @@
+/* Matrix products: every form on every instruction set that this machine can run, against plain loops in double. */
+#include "kernels_fixture.h"
+
+/* ------------------------------------------------------------------ one product in all the ways to ask for it */
+
+typedef enum storage { AS_STORED, IN_PARTS, PACKED, STORAGES } storage;
+
+#define EACH_FORM(k, form)                            \
+    EACH_ISA(k)                                       \
+    for (int form = 0; form < PI0_GEMM_FORMS; form++) \
+        if (k->gemm[form].multiply != NULL)
+
+static void *poisoned(size_t bytes)
+{
+    void *memory = pi0_alloc(bytes);
+    assert_non_null(memory);
+    memset(memory, 0xff, bytes); /* NaN */
+    return memory;
+}
+
+/* Prepares and multiplies tiles [t0,t1) x columns [n0,n1), in spans of `span` of k (0: all at once). */
+static void run_range(const pi0_gemm_kernel *kernel, const pi0_gemm *g, int t0, int t1, int n0, int n1, int span)
+{
+    void *workspace = poisoned(kernel->workspace_bytes);
+    int k0 = 0;
+    do {
+        const int k1 = span > 0 ? pi0_min_int(k0 + span, g->k) : g->k, tiles = pi0_tiles(g->m, kernel->tile_rows);
+        void *prepared = poisoned(kernel->x_bytes(g->m, k1 - k0));
+        kernel->prepare(g, k0, k1, 0, tiles / 2, prepared);
+        kernel->prepare(g, k0, k1, tiles / 2, tiles, prepared);
+        kernel->multiply(g, k0, k1, t0, t1, n0, n1, prepared, workspace);
+        pi0_free(prepared);
+        k0 = k1;
+    } while (k0 < g->k);
+    pi0_free(workspace);
+}
+
+static void run_whole(const pi0_gemm_kernel *kernel, const pi0_gemm *g)
+{
+    run_range(kernel, g, 0, pi0_tiles(g->m, kernel->tile_rows), 0, g->n, 0);
+}
+
+static pi0_gemm gemm_of(const guarded *x, const weights *w, const guarded *bias, const guarded *y)
+{
+    return (pi0_gemm){.x = x->at,
+                      .ldx = x->ld,
+                      .part = {{w->stored, w->value.rows}},
+                      .w_dtype = w->dtype,
+                      .ldw = w->ld,
+                      .bias = bias != NULL ? bias->at : NULL,
+                      .y = y->at,
+                      .ldy = y->ld,
+                      .m = x->rows,
+                      .n = w->value.rows,
+                      .k = x->cols};
+}
+
+/* Packs in two pieces; the result is g->packed, to be freed. */
+static void *pack(const pi0_gemm_kernel *kernel, pi0_gemm *g)
+{
+    const size_t bytes = kernel->packed_bytes(g->n, g->k, g->w_dtype);
+    uint8_t *packed = poisoned(bytes + 64);
+    const int half = g->n / 2 / kernel->tile_cols * kernel->tile_cols;
+    kernel->pack(g, 0, half, packed);
+    kernel->pack(g, half, g->n, packed);
+    for (size_t i = bytes; i < bytes + 64; i++)
+        assert_int_equal(packed[i], 0xff);
+    g->packed = packed;
+    return packed;
+}
+
+/* w as three matrices that lie apart. */
+static void split(pi0_gemm *g, const weights *w, void *parts[2])
+{
+    const size_t row = w->ld * pi0_dtype_size(w->dtype);
+    const int first = g->n / 3, second = g->n / 2 - first;
+    for (int i = 0; i < 2; i++) {
+        const int from = i ? first + second : first, rows = i ? g->n - first - second : second;
+        parts[i] = malloc((size_t)rows * row + 1);
+        assert_non_null(parts[i]);
+        memcpy(parts[i], (const char *)w->stored + (size_t)from * row, (size_t)rows * row);
+        g->part[i + 1].w = parts[i];
+        g->part[i + 1].n = rows;
+    }
+    g->part[0].n = first;
+}
+
+static double met(double value, int form)
+{
+    return form == PI0_GEMM_BF16 ? (double)pi0_f32_from_bf16(pi0_bf16_from_f32((float)value)) : value;
+}
+
+static void check_product(const pi0_gemm *g, const guarded *x, const weights *w, const guarded *y, int form, const char *isa)
+{
+    for (int i = 0; i < g->m; i++)
+        for (int j = 0; j < g->n; j++) {
+            double sum = g->bias != NULL ? (double)g->bias[j] : 0.0, size = fabs(sum);
+            for (int c = 0; c < g->k; c++) {
+                const double term = met(*cell(x, i, c), form) * met(*cell(&w->value, j, c), form);
+                sum += term;
+                size += fabs(term);
+            }
+            close_to(*cell(y, i, j), sum, (pi0_min_int(g->k, 2048) + g->k / 512 + 3) * U * size, isa, pi0_gemm_form_names[form]);
+        }
+}
+
+static void check_gemm(const pi0_kernels *k, int form, int m, int n, int depth, pi0_dtype dtype, bool with_bias, storage how)
+{
+    guarded x = guarded_random(m, depth, 2.0f), bias = guarded_random(1, n, 1.0f), y = guarded_new(m, n);
+    weights w = weights_from(guarded_random(n, depth, 1.0f), dtype);
+    pi0_gemm g = gemm_of(&x, &w, with_bias ? &bias : NULL, &y);
+    void *parts[2] = {NULL, NULL}, *packed = NULL;
+    if (how != AS_STORED)
+        split(&g, &w, parts);
+    if (how == PACKED)
+        packed = pack(&k->gemm[form], &g);
+    run_whole(&k->gemm[form], &g);
+    guard_check(&y, 0, m, 0, n);
+    check_product(&g, &x, &w, &y, form, k->isa);
+    free(parts[0]), free(parts[1]), pi0_free(packed);
+    guarded_free(&x), guarded_free(&bias), guarded_free(&y), weights_free(&w);
+}
+
+/* ------------------------------------------------------------------ the tests */
+
+static void gemm_matches_double(void **state)
+{
+    (void)state;
+    static const int sizes[][3] = {{1, 1, 1},    {1, 2, 3},     {2, 3, 5},     {3, 5, 2},     {5, 7, 17},    {7, 17, 31},   {17, 31, 33},
+                                   {31, 33, 7},  {33, 1, 255},  {1, 33, 256},  {6, 16, 257},  {12, 32, 513}, {13, 8, 64},   {2, 129, 19},
+                                   {51, 40, 72}, {50, 132, 32}, {183, 17, 20}, {3, 10, 1030}, {4, 9, 4099},  {18, 48, 1000}};
+    static const pi0_dtype dtypes[] = {PI0_F32, PI0_BF16, PI0_F16};
+    EACH_FORM(k, form)
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (size_t t = 0; t < 3; t++)
+            check_gemm(k, form, sizes[i][0], sizes[i][1], sizes[i][2], dtypes[t], (i + t) % 2 == 0, (storage)((i + 2 * t) % STORAGES));
+}
+
+static void gemm_of_depth_zero_is_the_bias(void **state)
+{
+    (void)state;
+    EACH_FORM(k, form)
+    {
+        check_gemm(k, form, 3, 20, 0, PI0_BF16, true, AS_STORED);
+        check_gemm(k, form, 3, 20, 0, PI0_F32, false, PACKED);
+    }
+}
+
+static void gemm_row_bits_do_not_depend_on_batch_split_or_packing(void **state)
+{
+    (void)state;
+    enum { M = 51, N = 200, K = 2500 };
+    guarded x = guarded_random(M, K, 1.0f), bias = guarded_random(1, N, 1.0f);
+    weights w = weights_from(guarded_random(N, K, 1.0f), PI0_BF16);
+    EACH_FORM(k, form)
+    {
+        const pi0_gemm_kernel *kernel = &k->gemm[form];
+        guarded whole = guarded_new(M, N), parts = guarded_new(M, N);
+        pi0_gemm g = gemm_of(&x, &w, &bias, &whole);
+        run_whole(kernel, &g);
+        static const int batches[] = {1, 7, 50};
+        for (int b = 0; b < 3; b++)
+            for (int m = 0; m < M; m += batches[b]) { /* as problems of their own */
+                guarded y = guarded_new(batches[b], N);
+                pi0_gemm part = gemm_of(&x, &w, &bias, &y);
+                part.m = pi0_min_int(batches[b], M - m);
+                part.x = cell(&x, m, 0);
+                run_whole(kernel, &part);
+                for (int i = 0; i < part.m; i++)
+                    assert_memory_equal(cell(&y, i, 0), cell(&whole, m + i, 0), N * sizeof(float));
+                guarded_free(&y);
+            }
+        g.y = parts.at;
+        const int step = kernel->tile_cols, tiles = pi0_tiles(M, kernel->tile_rows);
+        for (int n = 0; n < N; n += step) { /* as ranges of one problem, a span of k at a time */
+            const int end = pi0_min_int(N, n + step);
+            run_range(kernel, &g, 0, 3, n, end, kernel->k_step);
+            run_range(kernel, &g, 3, tiles, n, end, 0);
+            if (n == 0)
+                guard_check(&parts, 0, M, 0, end);
+        }
+        same_bits(&whole, &parts);
+        run_range(kernel, &g, 3, 3, 0, N, 0);
+        run_range(kernel, &g, 0, tiles, step, step, 0);
+        same_bits(&whole, &parts);
+        void *packed = pack(kernel, &g);
+        memset(g.y, 0, sizeof(float));
+        run_whole(kernel, &g);
+        same_bits(&whole, &parts);
+        pi0_free(packed);
+        guarded_free(&whole), guarded_free(&parts);
+    }
+    guarded_free(&x), guarded_free(&bias), weights_free(&w);
+}
+
+static void gemm_keeps_extremes_in_their_row_and_column(void **state)
+{
+    (void)state;
+    enum { M = 8, N = 20, K = 40 };
+    EACH_FORM(k, form)
+    {
+        guarded x = guarded_random(M, K, 1.0f), value = guarded_random(N, K, 1.0f), y = guarded_new(M, N);
+        *cell(&x, 2, 39) = NAN;
+        *cell(&value, 19, 0) = INFINITY;
+        for (int c = 0; c < K; c++) {
+            *cell(&x, 5, c) = 1e19f; /* products of 1e38: sums stay finite in f32 */
+            *cell(&x, 6, c) = 1e-40f;
+            *cell(&value, 3, c) = c < 2 ? 1e19f : 0.0f;
+        }
+        weights w = weights_from(value, PI0_BF16);
+        pi0_gemm g = gemm_of(&x, &w, NULL, &y);
+        run_whole(&k->gemm[form], &g);
+        for (int i = 0; i < M; i++)
+            for (int j = 0; j < N; j++)
+                if (i == 2)
+                    assert_true(isnan(*cell(&y, i, j)));
+                else if (i == 6 && j == 19)
+                    assert_false(isfinite(*cell(&y, i, j)) && form == PI0_GEMM_F32); /* bf16 units may take 1e-40 as 0 */
+                else
+                    assert_true((j == 19) == !isfinite(*cell(&y, i, j)));
+        const double large = met(1e19f, form);
+        close_to(*cell(&y, 5, 3), 2.0 * large * (double)*cell(&w.value, 3, 0), 1e32, k->isa, "large");
+        close_to(*cell(&y, 6, 3), form == PI0_GEMM_F32 ? 2.0 * 1e-40f * (double)*cell(&w.value, 3, 0) : 0.0,
+                 form == PI0_GEMM_F32 ? 1e-27 : 1e-20, k->isa, "subnormal");
+        guarded_free(&x), guarded_free(&y), weights_free(&w);
+    }
+}
+
+static void B10_stored_bf16_is_rounded_to_nearest_even_on_every_path(void **state)
+{
+    (void)state;
+    static const float from[] = {1.01171875f, 0.1f, 65504.0f}, to[] = {1.015625f, 0.10009765625f, 65536.0f};
+    EACH_FORM(k, form)
+    for (int i = 0; i < 3; i++) {
+        const uint16_t stored = pi0_bf16_from_f32(from[i]);
+        int32_t id = 0;
+        float one = 1.0f, y = 0.0f;
+        pi0_gemm g = {
+            .x = &one, .ldx = 1, .part = {{&stored, 1}}, .w_dtype = PI0_BF16, .ldw = 1, .y = &y, .ldy = 1, .m = 1, .n = 1, .k = 1};
+        run_whole(&k->gemm[form], &g);
+        assert_true(y == to[i]);
+        if (form == PI0_GEMM_BF16) { /* both sides are rounded: the input, and an f32 weight */
+            g.x = &from[i];
+            g.part[0].w = &one;
+            g.w_dtype = PI0_F32;
+            run_whole(&k->gemm[form], &g);
+            assert_true(y == to[i]);
+            g.x = &one;
+            g.part[0].w = &from[i];
+            run_whole(&k->gemm[form], &g);
+            assert_true(y == to[i]);
+        }
+        k->embed(&id, &stored, PI0_BF16, 1, 1.0f, &y, 1, 1, 1);
+        assert_true(y == to[i]);
+    }
+}
+
+static void B11_checkerboard_picture_accumulates_in_f32(void **state)
+{
+    (void)state;
+    enum { SIDE = 56, P = 14, ROWS = 16, K = 3 * P * P, N = 24 };
+    static float picture[SIDE * SIDE * 3];
+    for (int i = 0; i < SIDE * SIDE * 3; i++)
+        picture[i] = ((i / 3 % SIDE) + i / 3 / SIDE) % 2 ? 255.0f : 0.0f;
+    EACH_ISA(k)
+    {
+        guarded x = guarded_new(ROWS, K), y = guarded_new(ROWS, N), value = guarded_random(N, K, 1.0f);
+        for (int c = 0; c < K; c++)
+            *cell(&value, 0, c) = 8.0f; /* sums to 599760, beyond f16 */
+        k->patchify(picture, SIDE, P, x.at, x.ld, 0, ROWS);
+        weights w = weights_from(value, PI0_BF16);
+        pi0_gemm g = gemm_of(&x, &w, NULL, &y);
+        run_whole(&k->gemm[PI0_GEMM_F32], &g);
+        assert_true(k->finite(y.at, y.ld, ROWS, N));
+        for (int i = 0; i < ROWS; i++)
+            for (int j = 0; j < N; j++) {
+                double sum = 0.0, size = 0.0;
+                for (int c = 0; c < K; c++) {
+                    sum += (double)*cell(&x, i, c) * (double)*cell(&w.value, j, c);
+                    size += fabs((double)*cell(&x, i, c) * (double)*cell(&w.value, j, c));
+                }
+                close_to(*cell(&y, i, j), sum, 600 * U * size, k->isa, "checkerboard");
+            }
+        assert_true(*cell(&y, 0, 0) == 599760.0f);
+        guarded_free(&x), guarded_free(&y), weights_free(&w);
+    }
+}
+
+static void peaks_count_their_work(void **state)
+{
+    (void)state;
+    EACH_FORM(k, form)
+    {
+        const double one = k->gemm[form].peak(1);
+        assert_true(one >= 2 * 12 * 4 && k->gemm[form].peak(10) == 10 * one);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gemm_matches_double),
+        cmocka_unit_test(gemm_of_depth_zero_is_the_bias),
+        cmocka_unit_test(gemm_row_bits_do_not_depend_on_batch_split_or_packing),
+        cmocka_unit_test(gemm_keeps_extremes_in_their_row_and_column),
+        cmocka_unit_test(B10_stored_bf16_is_rounded_to_nearest_even_on_every_path),
+        cmocka_unit_test(B11_checkerboard_picture_accumulates_in_f32),
+        cmocka_unit_test(peaks_count_their_work),
+    };
+    return cmocka_run_group_tests_name("gemm", tests, load_isas, NULL);
+}
