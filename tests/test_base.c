@@ -113,6 +113,17 @@ static void memory_is_aligned_zeroed_and_bounded(void **state)
         memset(p, 0xee, n);
         pi0_free(p);
     }
+    enum { PAGES = 5 << 20 };
+    unsigned char *pages = pi0_alloc_pages(PAGES + 7);
+    assert_non_null(pages);
+    assert_int_equal((uintptr_t)pages % PI0_ALIGN, 0);
+    assert_true(pages[0] == 0 && pages[PAGES + 6] == 0);
+    memset(pages, 0xee, PAGES + 7);
+    pi0_free_pages(pages, PAGES + 7);
+    pi0_free_pages(NULL, 0);
+    assert_null(pi0_alloc_pages(0));
+    assert_null(pi0_alloc_pages(SIZE_MAX));
+    assert_null(pi0_alloc_pages((size_t)1 << 60));
     assert_null(pi0_alloc(SIZE_MAX));
     assert_null(pi0_alloc((size_t)PTRDIFF_MAX + 1));
     assert_null(pi0_alloc((size_t)PTRDIFF_MAX));

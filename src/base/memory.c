@@ -1,5 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/base.h"
 
@@ -34,6 +35,23 @@ void *pi0_alloc(size_t bytes)
 void pi0_free(void *p)
 {
     free(p);
+}
+
+void *pi0_alloc_pages(size_t bytes)
+{
+    if (bytes == 0 || bytes > (size_t)PTRDIFF_MAX)
+        return NULL;
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    madvise(p, bytes, MADV_HUGEPAGE); /* a wish: without it the pages are small */
+    return p;
+}
+
+void pi0_free_pages(void *p, size_t bytes)
+{
+    if (p)
+        munmap(p, bytes);
 }
 
 void *pi0_alloc_array(size_t count, size_t element)

@@ -53,12 +53,18 @@ static void cpu_set_hot(pi0_device *device, bool hot)
     device->hot = hot;
 }
 
+/* Arenas and packed weights: a small page for every 4 KB of them costs more time than filling them. */
+static bool in_pages(size_t bytes)
+{
+    return bytes >= (size_t)4 << 20;
+}
+
 static pi0_status cpu_alloc(pi0_device *device, size_t bytes, pi0_buffer *out, pi0_error *err)
 {
     *out = (pi0_buffer){0};
     if (device->hot)
         return pi0_fail(err, PI0_ERR_INTERNAL, "a device buffer of %zu bytes was asked for while inferences run", bytes);
-    void *memory = pi0_alloc(bytes ? bytes : PI0_ALIGN);
+    void *memory = in_pages(bytes) ? pi0_alloc_pages(bytes) : pi0_alloc(bytes);
     if (!memory)
         return pi0_fail_memory(err, bytes, "a device buffer");
     *out = (pi0_buffer){.handle = memory, .host = memory, .bytes = bytes};
@@ -68,7 +74,10 @@ static pi0_status cpu_alloc(pi0_device *device, size_t bytes, pi0_buffer *out, p
 static void cpu_free(pi0_device *device, pi0_buffer *buffer)
 {
     (void)device;
-    pi0_free(buffer->handle);
+    if (in_pages(buffer->bytes))
+        pi0_free_pages(buffer->handle, buffer->bytes);
+    else
+        pi0_free(buffer->handle);
     *buffer = (pi0_buffer){0};
 }
 
