@@ -79,9 +79,10 @@ typedef struct gemm_run {
 static void run_gemm(void *context, int slice)
 {
     gemm_run *r = context;
-    const int tiles = pi0_tiles(r->g.m, r->kernel->tile_rows), slices = r->g.n / SLICE_COLUMNS;
+    const int tiles = pi0_tiles(r->g.m, r->kernel->tile_rows), slices = r->g.part[0].n / SLICE_COLUMNS;
+    const int panels = SLICE_COLUMNS / r->kernel->tile_cols;
     r->kernel->prepare(&r->g, 0, r->g.k, tiles * slice / slices, tiles * (slice + 1) / slices, r->prepared);
-    r->kernel->multiply(&r->g, 0, r->g.k, 0, tiles, slice * SLICE_COLUMNS, (slice + 1) * SLICE_COLUMNS, r->prepared, r->workspace);
+    r->kernel->multiply(&r->g, 0, r->g.k, 0, tiles, slice * panels, (slice + 1) * panels, r->prepared, r->workspace);
 }
 
 static void bench_gemm(const pi0_kernels *k, pi0_gemm_form form, const shape *s, pi0_dtype dtype, bool packed)
@@ -89,15 +90,16 @@ static void bench_gemm(const pi0_kernels *k, pi0_gemm_form form, const shape *s,
     const pi0_gemm_kernel *kernel = &k->gemm[form];
     size_t m = (size_t)s->m, n = (size_t)s->n, depth = (size_t)s->k;
     float *x = filled(m * depth, PI0_F32), *y = filled(m * n, PI0_F32);
-    void *w = filled(n * depth, dtype), *packed_w = packed ? filled(kernel->packed_bytes(s->n, s->k, dtype) / 4, PI0_F32) : NULL;
+    void *w = filled(n * depth, dtype);
     gemm_run r = {
         .kernel = kernel,
-        .g = {.x = x, .ldx = depth, .part = {{w, s->n}}, .w_dtype = dtype, .ldw = depth, .y = y, .ldy = n, .m = s->m, .n = s->n, .k = s->k},
-        .prepared = filled(kernel->x_bytes(s->m, s->k) / 4, PI0_F32),
-        .workspace = filled(kernel->workspace_bytes / 4, PI0_F32)};
+        .g = {.x = x, .ldx = depth, .part = {{.w = w, .n = s->n, .y = y, .ldy = n}}, .w_dtype = dtype, .ldw = depth, .m = s->m, .k = s->k},
+        .prepared = filled(kernel->x_bytes(s->m, s->k) / 4, PI0_F32)};
+    r.workspace = filled(kernel->workspace_bytes(&r.g) / 4, PI0_F32);
+    void *packed_w = packed ? filled(kernel->packed_bytes(&r.g) / 4, PI0_F32) : NULL;
     kernel->prepare(&r.g, 0, s->k, 0, pi0_tiles(s->m, kernel->tile_rows), r.prepared);
     if (packed)
-        kernel->pack(&r.g, 0, s->n, packed_w);
+        kernel->pack(&r.g, 0, pi0_panels(&r.g, kernel->tile_cols), packed_w);
     r.g.packed = packed_w;
     char what[96];
     snprintf(what, sizeof what, "%s %dx%dx%d %s %s %s", s->what, s->m, s->n, s->k, pi0_gemm_form_names[form], pi0_dtype_name(dtype),

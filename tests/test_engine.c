@@ -245,7 +245,9 @@ static void with_disabled(pi0_options *options)
 static void bit_passes_change_no_bit(void **state)
 {
     (void)state;
-    static const char *const bit[] = {"last-layer-kv", "rope-table", "arena", "replay", "arena,replay,rope-table,last-layer-kv"};
+    static const char *const bit[] = {
+        "last-layer-kv", "rope-table", "fuse-qkv", "fuse-gate-up", "fuse-rope",
+        "add-norm",      "geglu",      "arena",    "replay",       "arena,replay,rope-table,last-layer-kv,fuse-qkv,fuse-gate-up,add-norm"};
     for (int model = 0; model < 2; model++) {
         const pi0_golden_case *c = model ? &pi05_case : &pi0_case;
         disabled = NULL;
@@ -261,8 +263,9 @@ static void bit_passes_change_no_bit(void **state)
 static void order_passes_change_rounding_only(void **state)
 {
     (void)state;
-    static const char *const order[] = {"drop-masked", "flash-attention",
-                                        "drop-masked,flash-attention,rope-table,last-layer-kv,arena,replay"};
+    static const char *const order[] = {
+        "drop-masked", "flash-attention",
+        "drop-masked,flash-attention,rope-table,last-layer-kv,arena,replay,fuse-qkv,fuse-gate-up,add-norm,geglu"};
     for (int model = 0; model < 2; model++) {
         const pi0_golden_case *c = model ? &pi05_case : &pi0_case;
         disabled = NULL;

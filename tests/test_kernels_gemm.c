@@ -18,17 +18,17 @@ static void *poisoned(size_t bytes)
     return memory;
 }
 
-/* Prepares and multiplies tiles [t0,t1) x columns [n0,n1), in spans of `span` of k (0: all at once). */
-static void run_range(const pi0_gemm_kernel *kernel, const pi0_gemm *g, int t0, int t1, int n0, int n1, int span)
+/* Prepares and multiplies tiles [t0,t1) x panels [p0,p1), in spans of `span` of k (0: all at once). */
+static void run_range(const pi0_gemm_kernel *kernel, const pi0_gemm *g, int t0, int t1, int p0, int p1, int span)
 {
-    void *workspace = poisoned(kernel->workspace_bytes);
+    void *workspace = poisoned(kernel->workspace_bytes(g));
     int k0 = 0;
     do {
         const int k1 = span > 0 ? pi0_min_int(k0 + span, g->k) : g->k, tiles = pi0_tiles(g->m, kernel->tile_rows);
         void *prepared = poisoned(kernel->x_bytes(g->m, k1 - k0));
         kernel->prepare(g, k0, k1, 0, tiles / 2, prepared);
         kernel->prepare(g, k0, k1, tiles / 2, tiles, prepared);
-        kernel->multiply(g, k0, k1, t0, t1, n0, n1, prepared, workspace);
+        kernel->multiply(g, k0, k1, t0, t1, p0, p1, prepared, workspace);
         pi0_free(prepared);
         k0 = k1;
     } while (k0 < g->k);
@@ -37,52 +37,49 @@ static void run_range(const pi0_gemm_kernel *kernel, const pi0_gemm *g, int t0, 
 
 static void run_whole(const pi0_gemm_kernel *kernel, const pi0_gemm *g)
 {
-    run_range(kernel, g, 0, pi0_tiles(g->m, kernel->tile_rows), 0, g->n, 0);
+    run_range(kernel, g, 0, pi0_tiles(g->m, kernel->tile_rows), 0, pi0_panels(g, kernel->tile_cols), 0);
 }
 
 static pi0_gemm gemm_of(const guarded *x, const weights *w, const guarded *bias, const guarded *y)
 {
     return (pi0_gemm){.x = x->at,
                       .ldx = x->ld,
-                      .part = {{w->stored, w->value.rows}},
+                      .part = {{.w = w->stored, .n = w->value.rows, .bias = bias != NULL ? bias->at : NULL, .y = y->at, .ldy = y->ld}},
                       .w_dtype = w->dtype,
                       .ldw = w->ld,
-                      .bias = bias != NULL ? bias->at : NULL,
-                      .y = y->at,
-                      .ldy = y->ld,
                       .m = x->rows,
-                      .n = w->value.rows,
                       .k = x->cols};
 }
 
 /* Packs in two pieces; the result is g->packed, to be freed. */
 static void *pack(const pi0_gemm_kernel *kernel, pi0_gemm *g)
 {
-    const size_t bytes = kernel->packed_bytes(g->n, g->k, g->w_dtype);
+    const size_t bytes = kernel->packed_bytes(g);
     uint8_t *packed = poisoned(bytes + 64);
-    const int half = g->n / 2 / kernel->tile_cols * kernel->tile_cols;
-    kernel->pack(g, 0, half, packed);
-    kernel->pack(g, half, g->n, packed);
+    const int panels = pi0_panels(g, kernel->tile_cols);
+    kernel->pack(g, 0, panels / 2, packed);
+    kernel->pack(g, panels / 2, panels, packed);
     for (size_t i = bytes; i < bytes + 64; i++)
         assert_int_equal(packed[i], 0xff);
     g->packed = packed;
     return packed;
 }
 
-/* w as three matrices that lie apart. */
+/* w as three matrices that lie apart, each with its own columns of the result. */
 static void split(pi0_gemm *g, const weights *w, void *parts[2])
 {
     const size_t row = w->ld * pi0_dtype_size(w->dtype);
-    const int first = g->n / 3, second = g->n / 2 - first;
+    const pi0_gemm_part whole = g->part[0];
+    int from = g->part[0].n = whole.n / 3;
     for (int i = 0; i < 2; i++) {
-        const int from = i ? first + second : first, rows = i ? g->n - first - second : second;
+        const int rows = i ? whole.n - from : whole.n / 2 - from;
         parts[i] = malloc((size_t)rows * row + 1);
         assert_non_null(parts[i]);
         memcpy(parts[i], (const char *)w->stored + (size_t)from * row, (size_t)rows * row);
-        g->part[i + 1].w = parts[i];
-        g->part[i + 1].n = rows;
+        g->part[i + 1] = (pi0_gemm_part){
+            .w = parts[i], .n = rows, .bias = whole.bias != NULL ? whole.bias + from : NULL, .y = whole.y + from, .ldy = whole.ldy};
+        from += rows;
     }
-    g->part[0].n = first;
 }
 
 static double met(double value, int form)
@@ -92,9 +89,10 @@ static double met(double value, int form)
 
 static void check_product(const pi0_gemm *g, const guarded *x, const weights *w, const guarded *y, int form, const char *isa)
 {
+    const float *bias = g->part[0].bias;
     for (int i = 0; i < g->m; i++)
-        for (int j = 0; j < g->n; j++) {
-            double sum = g->bias != NULL ? (double)g->bias[j] : 0.0, size = fabs(sum);
+        for (int j = 0; j < w->value.rows; j++) {
+            double sum = bias != NULL ? (double)bias[j] : 0.0, size = fabs(sum);
             for (int c = 0; c < g->k; c++) {
                 const double term = met(*cell(x, i, c), form) * met(*cell(&w->value, j, c), form);
                 sum += term;
@@ -170,21 +168,20 @@ static void gemm_row_bits_do_not_depend_on_batch_split_or_packing(void **state)
                     assert_memory_equal(cell(&y, i, 0), cell(&whole, m + i, 0), N * sizeof(float));
                 guarded_free(&y);
             }
-        g.y = parts.at;
-        const int step = kernel->tile_cols, tiles = pi0_tiles(M, kernel->tile_rows);
-        for (int n = 0; n < N; n += step) { /* as ranges of one problem, a span of k at a time */
-            const int end = pi0_min_int(N, n + step);
-            run_range(kernel, &g, 0, 3, n, end, kernel->k_step);
-            run_range(kernel, &g, 3, tiles, n, end, 0);
-            if (n == 0)
-                guard_check(&parts, 0, M, 0, end);
+        g.part[0].y = parts.at;
+        const int panels = pi0_panels(&g, kernel->tile_cols), tiles = pi0_tiles(M, kernel->tile_rows);
+        for (int p = 0; p < panels; p++) { /* as ranges of one problem, a span of k at a time */
+            run_range(kernel, &g, 0, 3, p, p + 1, kernel->k_step);
+            run_range(kernel, &g, 3, tiles, p, p + 1, 0);
+            if (p == 0)
+                guard_check(&parts, 0, M, 0, pi0_min_int(N, kernel->tile_cols));
         }
         same_bits(&whole, &parts);
-        run_range(kernel, &g, 3, 3, 0, N, 0);
-        run_range(kernel, &g, 0, tiles, step, step, 0);
+        run_range(kernel, &g, 3, 3, 0, panels, 0);
+        run_range(kernel, &g, 0, tiles, 1, 1, 0);
         same_bits(&whole, &parts);
         void *packed = pack(kernel, &g);
-        memset(g.y, 0, sizeof(float));
+        memset(parts.at, 0, sizeof(float));
         run_whole(kernel, &g);
         same_bits(&whole, &parts);
         pi0_free(packed);
@@ -236,7 +233,7 @@ static void B10_stored_bf16_is_rounded_to_nearest_even_on_every_path(void **stat
         int32_t id = 0;
         float one = 1.0f, y = 0.0f;
         pi0_gemm g = {
-            .x = &one, .ldx = 1, .part = {{&stored, 1}}, .w_dtype = PI0_BF16, .ldw = 1, .y = &y, .ldy = 1, .m = 1, .n = 1, .k = 1};
+            .x = &one, .ldx = 1, .part = {{.w = &stored, .n = 1, .y = &y, .ldy = 1}}, .w_dtype = PI0_BF16, .ldw = 1, .m = 1, .k = 1};
         run_whole(&k->gemm[form], &g);
         assert_true(y == to[i]);
         if (form == PI0_GEMM_BF16) { /* both sides are rounded: the input, and an f32 weight */
@@ -286,6 +283,117 @@ static void B11_checkerboard_picture_accumulates_in_f32(void **state)
     }
 }
 
+/* ------------------------------------------------------------------ what a product can do as it is finished: the same bits as afterwards
+ */
+
+enum { PAIR_ROWS = 20, PAIR_DEPTH = 2100, HEAD = 20, HEADS = 5 };
+
+static void same_as_afterwards(const pi0_kernels *k, int form, bool packed, pi0_gemm fused, pi0_gemm plain,
+                               void (*after)(const pi0_kernels *k, const pi0_gemm *plain))
+{
+    const pi0_gemm_kernel *kernel = &k->gemm[form];
+    void *memory = packed ? pack(kernel, &fused) : NULL;
+    run_whole(kernel, &fused);
+    run_whole(kernel, &plain);
+    after(k, &plain);
+    pi0_free(memory);
+}
+
+static const float *angle_cos, *angle_sin;
+static int32_t positions[PAIR_ROWS];
+
+static void turn(const pi0_kernels *k, const pi0_gemm *plain)
+{
+    const pi0_gemm_part *q = &plain->part[0];
+    k->rope(q->y, q->ldy, angle_cos, angle_sin, positions, HEADS, HEAD, q->y, q->ldy, PAIR_ROWS);
+}
+
+static void rope_in_the_product_is_rope_after_it(void **state)
+{
+    (void)state;
+    guarded x = guarded_random(PAIR_ROWS, PAIR_DEPTH, 1.0f), bias = guarded_random(1, 2 * HEADS * HEAD, 1.0f);
+    guarded cos = guarded_random(7, HEAD / 2, 1.0f), sin = guarded_random(7, HEAD / 2, 1.0f);
+    weights w = weights_from(guarded_random(2 * HEADS * HEAD, PAIR_DEPTH, 1.0f), PI0_BF16);
+    float table[2][7 * HEAD / 2];
+    for (int r = 0; r < 7; r++) {
+        memcpy(table[0] + r * HEAD / 2, cell(&cos, r, 0), HEAD / 2 * sizeof(float));
+        memcpy(table[1] + r * HEAD / 2, cell(&sin, r, 0), HEAD / 2 * sizeof(float));
+    }
+    angle_cos = table[0], angle_sin = table[1];
+    for (int i = 0; i < PAIR_ROWS; i++)
+        positions[i] = i % 7;
+    EACH_FORM(k, form)
+    for (int packed = 0; packed < 2; packed++) {
+        guarded y = guarded_new(PAIR_ROWS, 2 * HEADS * HEAD), expected = guarded_new(PAIR_ROWS, 2 * HEADS * HEAD);
+        pi0_gemm plain = gemm_of(&x, &w, &bias, &expected), fused = gemm_of(&x, &w, &bias, &y);
+        const int n = HEADS * HEAD; /* turned queries, and values as they are */
+        fused.part[0].n = n;
+        fused.part[1] = (pi0_gemm_part){
+            .w = (const char *)w.stored + (size_t)n * w.ld * sizeof(uint16_t), .n = n, .bias = bias.at + n, .y = y.at + n, .ldy = y.ld};
+        fused.part[0].pairs = PI0_PAIRS_ROPE;
+        fused.part[0].head = HEAD;
+        fused.cos = table[0], fused.sin = table[1], fused.position = positions;
+        same_as_afterwards(k, form, packed, fused, plain, turn);
+        same_bits(&y, &expected);
+        guard_check(&y, 0, PAIR_ROWS, 0, 2 * n);
+        guarded_free(&y), guarded_free(&expected);
+    }
+    guarded_free(&x), guarded_free(&bias), guarded_free(&cos), guarded_free(&sin), weights_free(&w);
+}
+
+static void gate(const pi0_kernels *k, const pi0_gemm *plain)
+{
+    const pi0_gemm_part *y = &plain->part[0];
+    const int n = y->n / 2;
+    k->gelu(y->y, y->ldy, y->y, y->ldy, PAIR_ROWS, n);
+    k->mul(y->y, y->ldy, y->y + n, y->ldy, y->y, y->ldy, PAIR_ROWS, n);
+}
+
+static void geglu_in_the_product_is_geglu_after_it(void **state)
+{
+    (void)state;
+    enum { N = 77 };
+    guarded x = guarded_random(PAIR_ROWS, PAIR_DEPTH, 0.1f);
+    weights w = weights_from(guarded_random(2 * N, PAIR_DEPTH, 1.0f), PI0_BF16);
+    EACH_FORM(k, form)
+    for (int packed = 0; packed < 2; packed++) {
+        guarded y = guarded_new(PAIR_ROWS, N), expected = guarded_new(PAIR_ROWS, 2 * N);
+        pi0_gemm plain = gemm_of(&x, &w, NULL, &expected), fused = gemm_of(&x, &w, NULL, &y);
+        fused.part[0].n = N;
+        fused.part[0].pairs = PI0_PAIRS_GEGLU;
+        fused.part[1] = (pi0_gemm_part){.w = (const char *)w.stored + (size_t)N * w.ld * sizeof(uint16_t), .n = N};
+        same_as_afterwards(k, form, packed, fused, plain, gate);
+        for (int i = 0; i < PAIR_ROWS; i++)
+            assert_memory_equal(cell(&y, i, 0), cell(&expected, i, 0), N * sizeof(float));
+        guard_check(&y, 0, PAIR_ROWS, 0, N);
+        guarded_free(&y), guarded_free(&expected);
+    }
+    guarded_free(&x), weights_free(&w);
+}
+
+static void smooth(const pi0_kernels *k, const pi0_gemm *plain)
+{
+    k->gelu(plain->part[0].y, plain->part[0].ldy, plain->part[0].y, plain->part[0].ldy, PAIR_ROWS, plain->part[0].n);
+}
+
+static void gelu_in_the_product_is_gelu_after_it(void **state)
+{
+    (void)state;
+    enum { N = 77 };
+    guarded x = guarded_random(PAIR_ROWS, PAIR_DEPTH, 0.1f), bias = guarded_random(1, N, 1.0f);
+    weights w = weights_from(guarded_random(N, PAIR_DEPTH, 1.0f), PI0_F32);
+    EACH_FORM(k, form)
+    for (int packed = 0; packed < 2; packed++) {
+        guarded y = guarded_new(PAIR_ROWS, N), expected = guarded_new(PAIR_ROWS, N);
+        pi0_gemm plain = gemm_of(&x, &w, &bias, &expected), fused = gemm_of(&x, &w, &bias, &y);
+        fused.gelu = true;
+        same_as_afterwards(k, form, packed, fused, plain, smooth);
+        same_bits(&y, &expected);
+        guarded_free(&y), guarded_free(&expected);
+    }
+    guarded_free(&x), guarded_free(&bias), weights_free(&w);
+}
+
 static void peaks_count_their_work(void **state)
 {
     (void)state;
@@ -305,6 +413,9 @@ int main(void)
         cmocka_unit_test(gemm_keeps_extremes_in_their_row_and_column),
         cmocka_unit_test(B10_stored_bf16_is_rounded_to_nearest_even_on_every_path),
         cmocka_unit_test(B11_checkerboard_picture_accumulates_in_f32),
+        cmocka_unit_test(rope_in_the_product_is_rope_after_it),
+        cmocka_unit_test(geglu_in_the_product_is_geglu_after_it),
+        cmocka_unit_test(gelu_in_the_product_is_gelu_after_it),
         cmocka_unit_test(peaks_count_their_work),
     };
     return cmocka_run_group_tests_name("gemm", tests, load_isas, NULL);

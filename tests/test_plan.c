@@ -122,13 +122,149 @@ static void last_layer_kv_leaves_keys_and_values_only(void **state)
     (void)state;
     pi0_error err = {0};
     pi0_plan *plan = layer_plan(&err);
-    assert_int_equal(pi0_passes_run(plan, "last-layer-kv", &err), PI0_OK);
+    assert_int_equal(pi0_passes_run(plan, "last-layer-kv,fuse-qkv", &err), PI0_OK);
     assert_int_equal(count(plan, PI0_OP_LINEAR), 3);
     pi0_plan_free(&plan);
     plan = layer_plan(&err);
-    assert_int_equal(pi0_passes_run(plan, NULL, &err), PI0_OK);
+    assert_int_equal(pi0_passes_run(plan, "fuse-qkv", &err), PI0_OK);
     assert_int_equal(count(plan, PI0_OP_LINEAR), 2); /* k and v */
     assert_int_equal(count(plan, PI0_OP_ATTENTION) + count(plan, PI0_OP_ADD), 0);
+    pi0_plan_free(&plan);
+}
+
+static bool takes_nothing(const pi0_op *op)
+{
+    (void)op;
+    return false;
+}
+
+/* norm -> q, k, v -> rope -> attention -> add -> norm -> gate, up -> mul -> down -> add -> norm: all that a Gemma layer has. */
+static pi0_plan *gemma_plan(pi0_error *err)
+{
+    pi0_plan *plan = new_plan(err);
+    const pi0_attention_form form = {.heads = 2, .kv_heads = 1, .head_dim = 8, .keys = 13};
+    int x = pi0_plan_input(plan, "x", PI0_F32, PI0_ROWS_PREFIX, 16);
+    int norm[3];
+    for (int i = 0; i < 3; i++)
+        norm[i] = pi0_plan_weight(plan, PI0_FORM_ONE_PLUS, PI0_USE_VECTOR, "n", 1, 16);
+    int n = pi0_plan_rms_norm(plan, x, norm[0], 1e-6f);
+    int q = pi0_plan_rope(plan, pi0_plan_linear(plan, n, weight(plan, 16, 16), -1), 2, 8);
+    int k = pi0_plan_rope(plan, pi0_plan_linear(plan, n, weight(plan, 8, 16), -1), 1, 8);
+    int v = pi0_plan_linear(plan, n, weight(plan, 8, 16), -1);
+    int h = pi0_plan_linear(plan, pi0_plan_attention(plan, &form, q, k, v, -1, -1), weight(plan, 16, 16), -1);
+    x = pi0_plan_binary(plan, PI0_OP_ADD, x, h);
+    n = pi0_plan_rms_norm(plan, x, norm[1], 1e-6f);
+    int gate = pi0_plan_unary(plan, PI0_OP_GELU, pi0_plan_linear(plan, n, weight(plan, 24, 16), -1));
+    int up = pi0_plan_linear(plan, n, weight(plan, 24, 16), -1);
+    h = pi0_plan_linear(plan, pi0_plan_binary(plan, PI0_OP_MUL, gate, up), weight(plan, 16, 24), -1);
+    x = pi0_plan_binary(plan, PI0_OP_ADD, x, h);
+    pi0_plan_output(plan, pi0_plan_rms_norm(plan, x, norm[2], 1e-6f), "y");
+    assert_int_equal(pi0_plan_finish(plan), PI0_OK);
+    return plan;
+}
+
+/* The same for a SigLIP MLP: biases, layer norm, gelu without a gate. */
+static pi0_plan *vision_plan(pi0_error *err)
+{
+    pi0_plan *plan = new_plan(err);
+    int vector[7];
+    for (int i = 0; i < 7; i++)
+        vector[i] = pi0_plan_weight(plan, PI0_FORM_TENSOR, PI0_USE_VECTOR, "b", 1, i == 5 ? 24 : 16);
+    const pi0_attention_form form = {.heads = 2, .kv_heads = 2, .head_dim = 8, .keys = 4, .group = PI0_GROUP_CAMERA};
+    int x = pi0_plan_input(plan, "x", PI0_F32, PI0_ROWS_IMAGE, 16), qkv[3];
+    for (int i = 0; i < 3; i++)
+        qkv[i] = pi0_plan_linear(plan, x, weight(plan, 16, 16), vector[i]);
+    x = pi0_plan_binary(plan, PI0_OP_ADD, x, pi0_plan_attention(plan, &form, qkv[0], qkv[1], qkv[2], -1, -1));
+    int h = pi0_plan_layer_norm(plan, x, vector[3], vector[4], 1e-6f);
+    h = pi0_plan_unary(plan, PI0_OP_GELU, pi0_plan_linear(plan, h, weight(plan, 24, 16), vector[5]));
+    h = pi0_plan_linear(plan, h, weight(plan, 16, 24), vector[6]);
+    pi0_plan_output(plan, pi0_plan_binary(plan, PI0_OP_ADD, x, h), "y");
+    assert_int_equal(pi0_plan_finish(plan), PI0_OK);
+    return plan;
+}
+
+static const pi0_weight *weight_of(const pi0_plan *plan, int op)
+{
+    return &plan->weights[plan->tensors[plan->ops[op].in[1]].weight];
+}
+
+static int find(const pi0_plan *plan, pi0_op_kind kind, int which)
+{
+    for (int i = 0; i < plan->n_ops; i++)
+        if (plan->ops[i].kind == kind && which-- == 0)
+            return i;
+    fail_msg("the plan has too few ops of kind %s", pi0_op_infos[kind].name);
+    return -1;
+}
+
+static void a_gemma_layer_becomes_eight_ops(void **state)
+{
+    (void)state;
+    pi0_error err = {0};
+    pi0_plan *plan = gemma_plan(&err);
+    const int before = plan->n_ops;
+    PI0_ASSERT_OK(pi0_passes_run(plan, NULL, &err), &err);
+    PI0_ASSERT_OK(pi0_plan_layout(plan, &err), &err);
+    assert_int_equal(plan->n_ops, 8); /* norm, qkv, attention, o, add+norm, gate and up, down, add+norm */
+    assert_int_equal(count(plan, PI0_OP_ADD_NORM), 2);
+    const int qkv = find(plan, PI0_OP_LINEARS, 0), mlp = find(plan, PI0_OP_LINEARS, 1);
+    assert_int_equal(plan->ops[qkv].n_more, 2);
+    assert_int_equal(weight_of(plan, qkv)->rows, 16 + 8 + 8);
+    assert_int_equal(weight_of(plan, qkv)->pairing[0], PI0_PAIRING_ROPE);
+    assert_int_equal(weight_of(plan, qkv)->pairing[1], PI0_PAIRING_ROPE);
+    assert_int_equal(weight_of(plan, qkv)->pairing[2], PI0_PAIRING_NONE);
+    assert_int_equal(weight_of(plan, qkv)->head, 8);
+    assert_true(plan->ops[mlp].geglu && plan->ops[mlp].n_more == 0);
+    assert_int_equal(weight_of(plan, mlp)->rows, 48);
+    assert_int_equal(plan->tensors[plan->ops[mlp].out].cols, 24);
+    int expanded;
+    PI0_ASSERT_OK(pi0_plan_expand(plan, takes_nothing, &expanded, &err), &err);
+    PI0_ASSERT_OK(pi0_plan_verify(plan, &err), &err);
+    assert_int_equal(plan->n_ops, before);
+    assert_int_equal(count(plan, PI0_OP_LINEAR), 7);
+    pi0_plan_free(&plan);
+}
+
+static void vision_layers_fuse_with_their_biases(void **state)
+{
+    (void)state;
+    pi0_error err = {0};
+    pi0_plan *plan = vision_plan(&err);
+    const int before = plan->n_ops;
+    PI0_ASSERT_OK(pi0_passes_run(plan, NULL, &err), &err);
+    assert_int_equal(plan->n_ops, 6); /* qkv, attention, add+norm, fc1 with gelu, fc2, add */
+    const pi0_op *qkv = &plan->ops[find(plan, PI0_OP_LINEARS, 0)], *fc1 = &plan->ops[find(plan, PI0_OP_LINEARS, 1)];
+    const pi0_weight *bias = &plan->weights[plan->tensors[qkv->in[2]].weight];
+    assert_true(bias->rows == 48 && bias->cols == 1 && bias->n_sources == 3);
+    assert_true(fc1->gelu && fc1->n_more == 0);
+    int expanded;
+    PI0_ASSERT_OK(pi0_plan_expand(plan, takes_nothing, &expanded, &err), &err);
+    PI0_ASSERT_OK(pi0_plan_verify(plan, &err), &err);
+    assert_int_equal(plan->n_ops, before);
+    for (int i = 0; i < plan->n_ops; i++) /* every bias is a row again */
+        if (plan->ops[i].kind == PI0_OP_LINEAR)
+            assert_int_equal(plan->weights[plan->tensors[plan->ops[i].in[2]].weight].cols, weight_of(plan, i)->rows);
+    pi0_plan_free(&plan);
+}
+
+/* A value that something else reads, or that is an output, stays as it is. */
+static void fusion_stops_at_what_is_read_elsewhere(void **state)
+{
+    (void)state;
+    pi0_error err = {0};
+    pi0_plan *plan = gemma_plan(&err);
+    pi0_plan_output(plan, plan->ops[find(plan, PI0_OP_GELU, 0)].out, "tap");
+    for (int i = 0; i < plan->n_ops; i++)
+        if (plan->ops[i].kind == PI0_OP_ROPE) {
+            pi0_plan_output(plan, plan->ops[i].in[0], "tap");
+            break;
+        }
+    PI0_ASSERT_OK(pi0_passes_run(plan, NULL, &err), &err);
+    assert_int_equal(count(plan, PI0_OP_GELU), 1);
+    assert_int_equal(count(plan, PI0_OP_MUL), 1);
+    assert_int_equal(count(plan, PI0_OP_ROPE_TABLE), 1);
+    assert_int_equal(weight_of(plan, find(plan, PI0_OP_LINEARS, 0))->pairing[0], PI0_PAIRING_NONE);
+    assert_int_equal(weight_of(plan, find(plan, PI0_OP_LINEARS, 0))->pairing[1], PI0_PAIRING_ROPE);
     pi0_plan_free(&plan);
 }
 
@@ -145,12 +281,6 @@ static void a_tap_survives_every_pass(void **state)
     pi0_plan_free(&plan);
 }
 
-static bool takes_nothing(const pi0_op *op)
-{
-    (void)op;
-    return false;
-}
-
 static bool takes_all(const pi0_op *op)
 {
     (void)op;
@@ -163,7 +293,7 @@ static void fused_ops_expand_to_what_they_were(void **state)
     pi0_error err = {0};
     pi0_plan *plan = layer_plan(&err);
     int expanded = -1;
-    assert_int_equal(pi0_passes_run(plan, "last-layer-kv", &err), PI0_OK);
+    assert_int_equal(pi0_passes_run(plan, "last-layer-kv,fuse-qkv", &err), PI0_OK);
     assert_int_equal(count(plan, PI0_OP_ATTENTION), 1);
     assert_int_equal(count(plan, PI0_OP_ROPE_TABLE), 2);
     assert_int_equal(pi0_plan_expand(plan, takes_all, &expanded, &err), PI0_OK);
@@ -280,11 +410,19 @@ static void planner_on_random_plans(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(builder_refuses_shapes_that_do_not_fit),    cmocka_unit_test(verify_finds_what_a_pass_broke),
-        cmocka_unit_test(unknown_pass_is_an_error_that_lists_all),   cmocka_unit_test(drop_masked_removes_masks_and_keeps_live_rows_only),
-        cmocka_unit_test(last_layer_kv_leaves_keys_and_values_only), cmocka_unit_test(a_tap_survives_every_pass),
-        cmocka_unit_test(fused_ops_expand_to_what_they_were),        cmocka_unit_test(quantise_touches_matrices_only),
-        cmocka_unit_test(planner_never_overlaps_live_values),        cmocka_unit_test(planner_on_random_plans),
+        cmocka_unit_test(builder_refuses_shapes_that_do_not_fit),
+        cmocka_unit_test(verify_finds_what_a_pass_broke),
+        cmocka_unit_test(unknown_pass_is_an_error_that_lists_all),
+        cmocka_unit_test(drop_masked_removes_masks_and_keeps_live_rows_only),
+        cmocka_unit_test(last_layer_kv_leaves_keys_and_values_only),
+        cmocka_unit_test(a_tap_survives_every_pass),
+        cmocka_unit_test(a_gemma_layer_becomes_eight_ops),
+        cmocka_unit_test(vision_layers_fuse_with_their_biases),
+        cmocka_unit_test(fusion_stops_at_what_is_read_elsewhere),
+        cmocka_unit_test(fused_ops_expand_to_what_they_were),
+        cmocka_unit_test(quantise_touches_matrices_only),
+        cmocka_unit_test(planner_never_overlaps_live_values),
+        cmocka_unit_test(planner_on_random_plans),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
 }

@@ -77,6 +77,8 @@ static void count_weights(const pi0_checkpoint *checkpoint, const pi0_plan *plan
                           pi0_memory *memory)
 {
     for (int i = 0; i < plan->n_weights; i++) {
+        if (plan->weights[i].rows == 0)
+            continue;
         const pi0_weight_memory host = pi0_weight_memory_of(checkpoint, &plan->weights[i]);
         const uint64_t packed = api->weight_bytes(device, &plan->weights[i], host.dtype);
         if (packed)

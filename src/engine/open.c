@@ -203,6 +203,8 @@ static pi0_status import_weights(pi0_model *model, pi0_program *program, uint64_
         pi0_device_weight *weight = &program->weights[i];
         if (model->progress && model->progress(model->progress_user, "weights", *done, total))
             return pi0_fail(err, PI0_ERR_CANCELLED, "loading was cancelled");
+        if (plan->weights[i].rows == 0)
+            continue;
         PI0_TRY(import_weight(model, &plan->weights[i], weight, err));
         *done += weight->buffer.bytes ? weight->buffer.bytes
                                       : (uint64_t)(plan->weights[i].rows * plan->weights[i].cols) * pi0_dtype_size(weight->host.dtype);

@@ -9,12 +9,12 @@ V_INLINE vf tile_load_pairs(const void *const *row, int column, pi0_dtype dtype,
     if (from == NULL || left <= 0)
         return (vf){0};
     if (dtype == PI0_BF16 && left >= 2 * V_LANES)
-        return v_load((const float *)(const void *)((const uint16_t *)from + element));
+        return v_load_anywhere((const uint16_t *)from + element);
     uint16_t pairs[2 * V_LANES] = {0};
     const int count = pi0_min_int(left, 2 * V_LANES);
     if (dtype == PI0_BF16) {
         memcpy(pairs, (const uint16_t *)from + element, (size_t)count * sizeof pairs[0]);
-        return v_load((const float *)(const void *)pairs);
+        return v_load_anywhere(pairs);
     }
     float wide[2 * V_LANES] = {0};
     for (int i = 0; i < count; i += V_LANES)
@@ -75,20 +75,24 @@ static void gemm_bf16_prepare(const pi0_gemm *g, int k0, int k1, int t0, int t1,
     }
 }
 
-static void gemm_bf16_multiply(const pi0_gemm *g, int k0, int k1, int t0, int t1, int n0, int n1, const void *prepared, void *workspace)
+static void gemm_bf16_multiply(const pi0_gemm *g, int k0, int k1, int t0, int t1, int p0, int p1, const void *prepared, void *workspace)
 {
-    gemm_multiply(&gemm_bf16_pairs, g, k0, k1, t0, t1, n0, n1, prepared, workspace);
+    gemm_multiply(&gemm_bf16_pairs, g, k0, k1, t0, t1, p0, p1, prepared, workspace);
 }
 
-static size_t gemm_bf16_packed_bytes(int n, int k, pi0_dtype stored)
+static size_t gemm_bf16_workspace_bytes(const pi0_gemm *g)
 {
-    (void)stored;
-    return (size_t)((n + TILE_COLS - 1) / TILE_COLS) * gemm_panel_words(&gemm_bf16_pairs, k) * sizeof(float);
+    return gemm_workspace_bytes(&gemm_bf16_pairs, g);
 }
 
-static void gemm_bf16_pack(const pi0_gemm *g, int n0, int n1, void *packed)
+static size_t gemm_bf16_packed_bytes(const pi0_gemm *g)
 {
-    gemm_pack(&gemm_bf16_pairs, g, n0, n1, packed);
+    return gemm_packed_bytes(&gemm_bf16_pairs, g);
+}
+
+static void gemm_bf16_pack(const pi0_gemm *g, int p0, int p1, void *packed)
+{
+    gemm_pack(&gemm_bf16_pairs, g, p0, p1, packed);
 }
 
 static double gemm_bf16_peak(int rounds)
@@ -96,9 +100,9 @@ static double gemm_bf16_peak(int rounds)
     return 4.0 * tile_pairs_peak(rounds);
 }
 
-#define GEMM_BF16_KERNEL                                                                                                                 \
-    {                                                                                                                                    \
-        .tile_rows = TILE_ROWS, .tile_cols = TILE_COLS, .k_step = GEMM_BF16_STEP, .x_bytes = gemm_bf16_x_bytes,                          \
-        .prepare = gemm_bf16_prepare, .multiply = gemm_bf16_multiply, .workspace_bytes = GEMM_BF16_STEP / 2 * TILE_COLS * sizeof(float), \
-        .packed_bytes = gemm_bf16_packed_bytes, .pack = gemm_bf16_pack, .peak = gemm_bf16_peak                                           \
+#define GEMM_BF16_KERNEL                                                                                            \
+    {                                                                                                               \
+        .tile_rows = TILE_ROWS, .tile_cols = TILE_COLS, .k_step = GEMM_BF16_STEP, .x_bytes = gemm_bf16_x_bytes,     \
+        .prepare = gemm_bf16_prepare, .multiply = gemm_bf16_multiply, .workspace_bytes = gemm_bf16_workspace_bytes, \
+        .packed_bytes = gemm_bf16_packed_bytes, .pack = gemm_bf16_pack, .peak = gemm_bf16_peak                      \
     }

@@ -52,19 +52,24 @@ static void gemm_f32_prepare(const pi0_gemm *g, int k0, int k1, int t0, int t1, 
     }
 }
 
-static void gemm_f32_multiply(const pi0_gemm *g, int k0, int k1, int t0, int t1, int n0, int n1, const void *prepared, void *workspace)
+static void gemm_f32_multiply(const pi0_gemm *g, int k0, int k1, int t0, int t1, int p0, int p1, const void *prepared, void *workspace)
 {
-    gemm_multiply(gemm_f32_form(g->w_dtype), g, k0, k1, t0, t1, n0, n1, prepared, workspace);
+    gemm_multiply(gemm_f32_form(g->w_dtype), g, k0, k1, t0, t1, p0, p1, prepared, workspace);
 }
 
-static size_t gemm_f32_packed_bytes(int n, int k, pi0_dtype stored)
+static size_t gemm_f32_workspace_bytes(const pi0_gemm *g)
 {
-    return (size_t)((n + TILE_COLS - 1) / TILE_COLS) * gemm_panel_words(gemm_f32_form(stored), k) * sizeof(float);
+    return gemm_workspace_bytes(gemm_f32_form(g->w_dtype), g);
 }
 
-static void gemm_f32_pack(const pi0_gemm *g, int n0, int n1, void *packed)
+static size_t gemm_f32_packed_bytes(const pi0_gemm *g)
 {
-    gemm_pack(gemm_f32_form(g->w_dtype), g, n0, n1, packed);
+    return gemm_packed_bytes(gemm_f32_form(g->w_dtype), g);
+}
+
+static void gemm_f32_pack(const pi0_gemm *g, int p0, int p1, void *packed)
+{
+    gemm_pack(gemm_f32_form(g->w_dtype), g, p0, p1, packed);
 }
 
 static double gemm_f32_peak(int rounds)
@@ -75,6 +80,6 @@ static double gemm_f32_peak(int rounds)
 #define GEMM_F32_KERNEL                                                                                                                    \
     {                                                                                                                                      \
         .tile_rows = TILE_ROWS, .tile_cols = TILE_COLS, .k_step = GEMM_F32_STEP, .x_bytes = gemm_f32_x_bytes, .prepare = gemm_f32_prepare, \
-        .multiply = gemm_f32_multiply, .workspace_bytes = GEMM_F32_STEP * TILE_COLS * sizeof(float),                                       \
-        .packed_bytes = gemm_f32_packed_bytes, .pack = gemm_f32_pack, .peak = gemm_f32_peak                                                \
+        .multiply = gemm_f32_multiply, .workspace_bytes = gemm_f32_workspace_bytes, .packed_bytes = gemm_f32_packed_bytes,                 \
+        .pack = gemm_f32_pack, .peak = gemm_f32_peak                                                                                       \
     }

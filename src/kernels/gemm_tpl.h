@@ -23,47 +23,126 @@ static inline size_t gemm_panel_words(const gemm_form *f, int k)
     return (size_t)tile_pad(gemm_words(f, k), TILE_STEP) * (size_t)f->w_words;
 }
 
-/* The stored rows behind columns n .. n+TILE_COLS; NULL beyond the last. */
-static inline void gemm_rows_of_panel(const pi0_gemm *g, int n, const void *row[TILE_COLS])
+/* Which columns a panel holds. */
+typedef struct gemm_panel {
+    const pi0_gemm_part *part;
+    int column, count; /* the first, and how many: of the first halves of pairs, when they are paired */
+} gemm_panel;
+
+static inline gemm_panel gemm_panel_at(const pi0_gemm *g, int p)
 {
-    const size_t element = pi0_dtype_size(g->w_dtype);
-    int part = 0, first = 0;
-    for (int i = 0; i < TILE_COLS; i++) {
+    int part = 0;
+    for (int panels; part < PI0_GEMM_PARTS - 1 && p >= (panels = pi0_panels_of_part(g, part, TILE_COLS)); part++)
+        p -= panels;
+    gemm_panel panel = {.part = &g->part[part]};
+    const int n = panel.part->n, half = TILE_COLS / 2;
+    if (panel.part->pairs == PI0_PAIRS_ROPE) {
+        const int turned = panel.part->head / 2, panels_a_head = (turned + half - 1) / half, first = p % panels_a_head * half;
+        panel.column = p / panels_a_head * panel.part->head + first;
+        panel.count = pi0_min_int(half, turned - first);
+    } else {
+        const int width = panel.part->pairs == PI0_PAIRS_GEGLU ? half : TILE_COLS;
+        panel.column = p * width;
+        panel.count = pi0_min_int(width, n - panel.column);
+    }
+    return panel;
+}
+
+static inline const void *gemm_row(const pi0_gemm *g, const pi0_gemm_part *part, int n)
+{
+    return (const char *)part->w + (size_t)n * g->ldw * pi0_dtype_size(g->w_dtype);
+}
+
+/* The stored rows behind the columns of a panel; NULL where it has none. */
+static inline void gemm_rows_of_panel(const pi0_gemm *g, const gemm_panel *panel, const void *row[TILE_COLS])
+{
+    const pi0_gemm_part *part = panel->part;
+    for (int i = 0; i < TILE_COLS; i++)
         row[i] = NULL;
-        while (part < PI0_GEMM_PARTS && n + i >= first + g->part[part].n)
-            first += g->part[part++].n;
-        if (part < PI0_GEMM_PARTS && n + i < g->n)
-            row[i] = (const char *)g->part[part].w + (size_t)(n + i - first) * g->ldw * element;
-    }
+    for (int i = 0; i < panel->count; i++)
+        row[i] = gemm_row(g, part, panel->column + i);
+    for (int i = 0; i < panel->count && part->pairs != PI0_PAIRS_NONE; i++)
+        row[TILE_COLS / 2 + i] = part->pairs == PI0_PAIRS_ROPE ? gemm_row(g, part, panel->column + part->head / 2 + i)
+                                                               : gemm_row(g, part + 1, panel->column + i);
 }
 
-static inline void gemm_pack(const gemm_form *f, const pi0_gemm *g, int n0, int n1, void *packed)
+static inline size_t gemm_packed_bytes(const gemm_form *f, const pi0_gemm *g)
 {
-    const size_t panel_words = gemm_panel_words(f, g->k);
-    for (int n = n0; n < n1; n += TILE_COLS) {
+    return (size_t)pi0_panels(g, TILE_COLS) * gemm_panel_words(f, g->k) * sizeof(float);
+}
+
+static inline void gemm_pack(const gemm_form *f, const pi0_gemm *g, int p0, int p1, void *packed)
+{
+    for (int p = p0; p < p1; p++) {
         const void *row[TILE_COLS];
-        gemm_rows_of_panel(g, n, row);
-        f->pack(row, g->w_dtype, 0, g->k, (float *)packed + (size_t)(n / TILE_COLS) * panel_words);
+        const gemm_panel panel = gemm_panel_at(g, p);
+        gemm_rows_of_panel(g, &panel, row);
+        f->pack(row, g->w_dtype, 0, g->k, (float *)packed + (size_t)p * gemm_panel_words(f, g->k));
     }
 }
 
-/* y = tile (+ y when k does not start here) (+ bias when it ends here) */
-static inline void gemm_finish(const pi0_gemm *g, const float *tile, int m, int rows, int n, bool add, bool last)
+/* ------------------------------------------------------------------ a tile's way to y */
+
+/* y = tile (+ y when k does not start here) (+ bias, through gelu, when it ends here) */
+static inline void gemm_finish(const pi0_gemm *g, const gemm_panel *panel, const float *tile, int m, int rows, bool add, bool last)
 {
-    const int cols = pi0_min_int(TILE_COLS, g->n - n);
-    for (int j = 0; j < cols; j += V_LANES) {
-        const vf bias = last && g->bias != NULL ? v_get(g->bias + n + j, cols - j) : (vf){0};
+    const pi0_gemm_part *part = panel->part;
+    for (int j = 0; j < panel->count; j += V_LANES) {
+        const int left = panel->count - j;
+        const bool biased = last && part->bias != NULL;
+        const vf bias = biased ? v_get(part->bias + panel->column + j, left) : (vf){0};
         for (int i = 0; i < rows; i++) {
-            float *y = g->y + (size_t)(m + i) * g->ldy + n + j;
+            float *y = part->y + (size_t)(m + i) * part->ldy + panel->column + j;
             vf value = v_load(tile + i * TILE_COLS + j);
             if (add)
-                value = v_get(y, cols - j) + value;
-            if (last && g->bias != NULL)
+                value = v_get(y, left) + value;
+            if (biased)
                 value += bias;
-            v_put(y, value, cols - j);
+            if (last && g->gelu)
+                value = v_gelu(value);
+            v_put(y, value, left);
         }
     }
 }
+
+static inline void gemm_finish_rope(const pi0_gemm *g, const gemm_panel *panel, const float *tile, int m, int rows)
+{
+    const pi0_gemm_part *part = panel->part;
+    const int half = part->head / 2, first = panel->column % part->head;
+    for (int i = 0; i < rows; i++) {
+        const float *cos = g->cos + (size_t)g->position[m + i] * (size_t)half + first;
+        const float *sin = g->sin + (size_t)g->position[m + i] * (size_t)half + first;
+        float *y = part->y + (size_t)(m + i) * part->ldy + panel->column;
+        for (int j = 0; j < panel->count; j += V_LANES) {
+            const int left = panel->count - j;
+            vf a = v_load(tile + i * TILE_COLS + j), b = v_load(tile + i * TILE_COLS + TILE_COLS / 2 + j);
+            if (part->bias != NULL) {
+                a += v_get(part->bias + panel->column + j, left);
+                b += v_get(part->bias + panel->column + half + j, left);
+            }
+            const vf c = v_get(cos + j, left), s = v_get(sin + j, left);
+            v_put(y + j, a * c - b * s, left);
+            v_put(y + half + j, b * c + a * s, left);
+        }
+    }
+}
+
+static inline void gemm_finish_geglu(const gemm_panel *panel, const float *tile, int m, int rows)
+{
+    const pi0_gemm_part *gate = panel->part, *up = gate + 1;
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < panel->count; j += V_LANES) {
+            const int left = panel->count - j;
+            vf a = v_load(tile + i * TILE_COLS + j), b = v_load(tile + i * TILE_COLS + TILE_COLS / 2 + j);
+            if (gate->bias != NULL)
+                a += v_get(gate->bias + panel->column + j, left);
+            if (up->bias != NULL)
+                b += v_get(up->bias + panel->column + j, left);
+            v_put(gate->y + (size_t)(m + i) * gate->ldy + panel->column + j, v_gelu(a) * b, left);
+        }
+}
+
+/* ------------------------------------------------------------------ the product */
 
 /* What is read next of w, in as many parts as there are tiles to hide the reading behind. */
 typedef struct gemm_ahead {
@@ -72,23 +151,22 @@ typedef struct gemm_ahead {
     size_t row_bytes;
 } gemm_ahead;
 
-static inline gemm_ahead gemm_look_ahead(const gemm_form *f, const pi0_gemm *g, int n, int k0, int k)
+static inline gemm_ahead gemm_look_ahead(const gemm_form *f, const pi0_gemm *g, int p, int k0, int k)
 {
     gemm_ahead ahead = {.rows = 0};
-    if (n >= g->n)
-        return ahead;
     if (g->packed != NULL) {
-        const size_t at = (size_t)(n / TILE_COLS) * gemm_panel_words(f, g->k) + (size_t)(k0 / f->group) * (size_t)f->w_words;
         ahead.rows = 1;
-        ahead.from[0] = (const char *)g->packed + at * sizeof(float);
+        ahead.from[0] = (const char *)((const float *)g->packed + (size_t)p * gemm_panel_words(f, g->k) + gemm_panel_words(f, k0));
         ahead.row_bytes = gemm_panel_words(f, k) * sizeof(float);
         return ahead;
     }
     const void *row[TILE_COLS];
-    gemm_rows_of_panel(g, n, row);
+    const gemm_panel panel = gemm_panel_at(g, p);
+    gemm_rows_of_panel(g, &panel, row);
     const size_t element = pi0_dtype_size(g->w_dtype);
-    for (; ahead.rows < TILE_COLS && row[ahead.rows] != NULL; ahead.rows++)
-        ahead.from[ahead.rows] = (const char *)row[ahead.rows] + (size_t)k0 * element;
+    for (int i = 0; i < TILE_COLS; i++)
+        if (row[i] != NULL)
+            ahead.from[ahead.rows++] = (const char *)row[i] + (size_t)k0 * element;
     ahead.row_bytes = (size_t)k * element;
     return ahead;
 }
@@ -101,34 +179,83 @@ static inline void gemm_prefetch(const gemm_ahead *ahead, int part, int parts)
         __builtin_prefetch(ahead->from[line / lines_of_row] + line % lines_of_row * 64);
 }
 
-static inline void gemm_multiply(const gemm_form *f, const pi0_gemm *g, int k0, int k1, int t0, int t1, int n0, int n1,
+/* Elements k .. k+kc of a panel of w, packed into workspace when they are not yet. */
+static inline const float *gemm_weights(const gemm_form *f, const pi0_gemm *g, const gemm_panel *panel, int p, int k, int kc,
+                                        void *workspace)
+{
+    if (g->packed != NULL)
+        return (const float *)g->packed + (size_t)p * gemm_panel_words(f, g->k) + gemm_panel_words(f, k);
+    const void *row[TILE_COLS];
+    gemm_rows_of_panel(g, panel, row);
+    f->pack(row, g->w_dtype, (size_t)k, kc, workspace);
+    return workspace;
+}
+
+/* One tile by one panel over elements k .. k+kc of a span that starts at k0. */
+static inline void gemm_tile(const gemm_form *f, int rows, int m, size_t line_words, int k, int kc, const void *prepared,
+                             const float *weights, float *tile)
+{
+    const float *x = (const float *)prepared + (size_t)m * line_words + (size_t)rows * (size_t)(k / f->group);
+    f->product[rows](tile_pad(gemm_words(f, kc), TILE_STEP), x, weights, tile);
+}
+
+/* Pairs need the whole sum before they can be finished: steps of k are added up in a buffer, in the order in which y would be. */
+static inline void gemm_multiply_pairs(const gemm_form *f, const pi0_gemm *g, const gemm_panel *panel, int p, int t0, int t1, int p_ahead,
+                                       const void *prepared, void *workspace)
+{
+    const int tiles = pi0_tiles(g->m, TILE_ROWS);
+    const size_t line_words = tile_line_words(gemm_words(f, g->k));
+    const float *weights = gemm_weights(f, g, panel, p, 0, g->k, workspace);
+    const gemm_ahead ahead = p_ahead > p ? gemm_look_ahead(f, g, p_ahead, 0, g->k) : (gemm_ahead){.rows = 0};
+    for (int t = t0; t < t1; t++) {
+        float sum[TILE_ROWS * TILE_COLS], tile[TILE_ROWS * TILE_COLS];
+        const int m = pi0_tile_at(g->m, tiles, t), rows = pi0_tile_at(g->m, tiles, t + 1) - m;
+        gemm_prefetch(&ahead, t - t0, t1 - t0);
+        gemm_tile(f, rows, m, line_words, 0, pi0_min_int(f->k_step, g->k), prepared, weights, sum);
+        for (int k = f->k_step; k < g->k; k += f->k_step) {
+            gemm_tile(f, rows, m, line_words, k, pi0_min_int(f->k_step, g->k - k), prepared, weights + gemm_panel_words(f, k), tile);
+            for (int i = 0; i < rows * TILE_COLS; i += V_LANES)
+                v_store(sum + i, v_load(sum + i) + v_load(tile + i));
+        }
+        if (panel->part->pairs == PI0_PAIRS_ROPE)
+            gemm_finish_rope(g, panel, sum, m, rows);
+        else
+            gemm_finish_geglu(panel, sum, m, rows);
+    }
+}
+
+static inline void gemm_multiply(const gemm_form *f, const pi0_gemm *g, int k0, int k1, int t0, int t1, int p0, int p1,
                                  const void *prepared, void *workspace)
 {
     const int tiles = pi0_tiles(g->m, TILE_ROWS);
     const size_t line_words = tile_line_words(gemm_words(f, k1 - k0));
     int k = k0;
     do { /* once even when k is 0: y is then the bias */
-        const int kc = pi0_min_int(f->k_step, k1 - k), words = tile_pad(gemm_words(f, kc), TILE_STEP);
-        for (int n = n0; n < n1; n += TILE_COLS) {
-            const void *row[TILE_COLS];
-            const float *panel = workspace;
-            if (g->packed != NULL) {
-                panel = (const float *)g->packed + (size_t)(n / TILE_COLS) * gemm_panel_words(f, g->k) +
-                        (size_t)(k / f->group) * (size_t)f->w_words;
-            } else {
-                gemm_rows_of_panel(g, n, row);
-                f->pack(row, g->w_dtype, (size_t)k, kc, workspace);
+        const int kc = pi0_min_int(f->k_step, k1 - k);
+        for (int p = p0; p < p1; p++) {
+            const gemm_panel panel = gemm_panel_at(g, p);
+            const int p_ahead = pi0_min_int(p + 1, p1 - 1);
+            if (panel.part->pairs != PI0_PAIRS_NONE) {
+                if (k == 0)
+                    gemm_multiply_pairs(f, g, &panel, p, t0, t1, p_ahead, prepared, workspace);
+                continue;
             }
-            const gemm_ahead ahead = gemm_look_ahead(f, g, n + TILE_COLS, k, kc);
+            const float *weights = gemm_weights(f, g, &panel, p, k, kc, workspace);
+            const gemm_ahead ahead = p_ahead > p ? gemm_look_ahead(f, g, p_ahead, k, kc) : (gemm_ahead){.rows = 0};
             for (int t = t0; t < t1; t++) {
                 float tile[TILE_ROWS * TILE_COLS];
                 const int m = pi0_tile_at(g->m, tiles, t), rows = pi0_tile_at(g->m, tiles, t + 1) - m;
-                const float *x = (const float *)prepared + (size_t)m * line_words + (size_t)rows * (size_t)((k - k0) / f->group);
                 gemm_prefetch(&ahead, t - t0, t1 - t0);
-                f->product[rows](words, x, panel, tile);
-                gemm_finish(g, tile, m, rows, n, k > 0, k + kc == g->k);
+                gemm_tile(f, rows, m, line_words, k - k0, kc, prepared, weights, tile);
+                gemm_finish(g, &panel, tile, m, rows, k > 0, k + kc == g->k);
             }
         }
         k += kc;
     } while (k < k1);
+}
+
+/* Room for the panel that is packed as it is needed. */
+static inline size_t gemm_workspace_bytes(const gemm_form *f, const pi0_gemm *g)
+{
+    return gemm_panel_words(f, pi0_has_pairs(g) ? g->k : pi0_min_int(f->k_step, g->k)) * sizeof(float);
 }

@@ -24,38 +24,53 @@ typedef enum pi0_gemm_form {
 
 extern const char *const pi0_gemm_form_names[PI0_GEMM_FORMS];
 
+/* Columns of a part that are finished together: half a tile holds the first of each pair, the other half the second. */
+typedef enum pi0_pairs {
+    PI0_PAIRS_NONE,
+    PI0_PAIRS_ROPE, /* columns i and i + head/2 of each head, turned by the angle of the row's position */
+    PI0_PAIRS_GEGLU /* column i here and in the next part, which has no result of its own: y = gelu(here) * there */
+} pi0_pairs;
+
 enum { PI0_GEMM_PARTS = 3 };
 
-/* y[m,n] = x[m,k] * w[n,k]^T (+ bias[n]) */
+/* Matrices that multiply the same x, each with its own result: y[m,n] = x[m,k] * w[n,k]^T (+ bias[n]). Those not used have n = 0. */
+typedef struct pi0_gemm_part {
+    const void *w; /* row-major as checkpoints store it, f32, bf16 or f16; not read when the product is given packed weights */
+    int n;
+    pi0_pairs pairs;
+    int head;          /* PI0_PAIRS_ROPE */
+    const float *bias; /* or NULL */
+    float *y;
+    size_t ldy;
+} pi0_gemm_part;
+
 typedef struct pi0_gemm {
     const float *x;
     size_t ldx;
-    /* w, row-major as checkpoints store it: up to three matrices, one below the other, f32, bf16 or f16 ... */
-    struct {
-        const void *w;
-        int n;
-    } part[PI0_GEMM_PARTS];
+    pi0_gemm_part part[PI0_GEMM_PARTS];
     pi0_dtype w_dtype;
     size_t ldw;
-    const void *packed; /* ... or what pack() made of all of it */
-    const float *bias;  /* or NULL */
-    float *y;
-    size_t ldy;
-    int m, n, k;
+    const void *packed; /* what pack() made of all parts, or NULL */
+    bool gelu;          /* of every result (tanh form) */
+    /* PI0_PAIRS_ROPE: tables [*, head/2], and the row of them for each row of x */
+    const float *cos, *sin;
+    const int32_t *position;
+    int m, k;
 } pi0_gemm;
 
 /* A product in one form. Rows of x are cut into tiles of at most tile_rows rows, as equal as can be (pi0_tiles, pi0_tile_at), columns
- * into panels of tile_cols. prepare() turns tiles of x into what multiply() reads, which may then be called for any tiles and columns,
- * by any threads. A long k is done in spans, in ascending order: k0 and k1 are multiples of k_step, or k1 == k. */
+ * into panels of tile_cols (pi0_panels). prepare() turns tiles of x into what multiply() reads, which may then be called for any tiles and
+ * panels, by any threads. A long k is done in spans, in ascending order: k0 and k1 are multiples of k_step, or k1 == k; with pairs there is
+ * one span, all of k. */
 typedef struct pi0_gemm_kernel {
     int tile_rows, tile_cols, k_step;
     size_t (*x_bytes)(int m, int k); /* of prepared x over a span of k */
     void (*prepare)(const pi0_gemm *g, int k0, int k1, int t0, int t1, void *prepared);
-    /* n0, n1: multiples of tile_cols, or n1 == n. workspace: workspace_bytes, private to the call. */
-    void (*multiply)(const pi0_gemm *g, int k0, int k1, int t0, int t1, int n0, int n1, const void *prepared, void *workspace);
-    size_t workspace_bytes;
-    size_t (*packed_bytes)(int n, int k, pi0_dtype stored);
-    void (*pack)(const pi0_gemm *g, int n0, int n1, void *packed); /* reads the parts; each range of columns writes its own bytes */
+    /* tiles [t0,t1) x panels [p0,p1). workspace: workspace_bytes, private to the call. */
+    void (*multiply)(const pi0_gemm *g, int k0, int k1, int t0, int t1, int p0, int p1, const void *prepared, void *workspace);
+    size_t (*workspace_bytes)(const pi0_gemm *g);
+    size_t (*packed_bytes)(const pi0_gemm *g);
+    void (*pack)(const pi0_gemm *g, int p0, int p1, void *packed); /* reads the parts; each range of panels writes its own bytes */
     double (*peak)(int rounds); /* its arithmetic on registers alone; returns the operations done (2 a multiply-add) */
 } pi0_gemm_kernel;
 
@@ -68,6 +83,31 @@ static inline int pi0_tiles(int m, int tile_rows)
 static inline int pi0_tile_at(int m, int tiles, int t)
 {
     return (int)((int64_t)m * t / tiles);
+}
+
+/* Panels of one part: a panel holds columns of one part only, and pairs of one head only. */
+static inline int pi0_panels_of_part(const pi0_gemm *g, int part, int tile_cols)
+{
+    const pi0_gemm_part *p = &g->part[part];
+    if (part > 0 && g->part[part - 1].pairs == PI0_PAIRS_GEGLU)
+        return 0;
+    const int half = tile_cols / 2;
+    if (p->pairs == PI0_PAIRS_ROPE)
+        return p->n / p->head * ((p->head / 2 + half - 1) / half);
+    return p->pairs == PI0_PAIRS_GEGLU ? (p->n + half - 1) / half : (p->n + tile_cols - 1) / tile_cols;
+}
+
+static inline int pi0_panels(const pi0_gemm *g, int tile_cols)
+{
+    int panels = 0;
+    for (int part = 0; part < PI0_GEMM_PARTS; part++)
+        panels += pi0_panels_of_part(g, part, tile_cols);
+    return panels;
+}
+
+static inline bool pi0_has_pairs(const pi0_gemm *g)
+{
+    return g->part[0].pairs != PI0_PAIRS_NONE || g->part[1].pairs != PI0_PAIRS_NONE || g->part[2].pairs != PI0_PAIRS_NONE;
 }
 
 /* ------------------------------------------------------------------ attention */

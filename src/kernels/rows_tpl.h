@@ -111,16 +111,11 @@ static void silu(const float *x, size_t ldx, float *y, size_t ldy, int rows, int
         }
 }
 
-/* x/2 (1 + tanh u) = x / (1 + e^-2u): without the cancellation that 1 + tanh has for negative u */
 static void gelu(const float *x, size_t ldx, float *y, size_t ldy, int rows, int cols)
 {
-    const vf minus_two_root = v_set1(-1.59576912f), cubic = v_set1(0.044715f); /* -2 sqrt(2/pi) */
     for (int r = 0; r < rows; r++)
-        for (int j = 0; j < cols; j += V_LANES) {
-            vf v = v_get(ROW(x, ldx) + j, cols - j);
-            vf u = v_fma(cubic * v * v, v, v);
-            v_put(ROW(y, ldy) + j, v / (v_set1(1.0f) + v_exp(minus_two_root * u)), cols - j);
-        }
+        for (int j = 0; j < cols; j += V_LANES)
+            v_put(ROW(y, ldy) + j, v_gelu(v_get(ROW(x, ldx) + j, cols - j)), cols - j);
 }
 
 static void rope(const float *x, size_t ldx, const float *cos, const float *sin, const int32_t *position, int heads, int d, float *y,

@@ -26,6 +26,12 @@ V_INLINE vf v_load(const float *p)
 {
     return *(const vf_unaligned *)p;
 }
+/* From any address: words made of smaller elements. */
+typedef vf vf_anywhere __attribute__((aligned(1), may_alias));
+V_INLINE vf v_load_anywhere(const void *p)
+{
+    return *(const vf_anywhere *)p;
+}
 V_INLINE void v_store(float *p, vf x)
 {
     *(vf_unaligned *)p = x;
@@ -134,4 +140,11 @@ V_INLINE vf v_exp(vf x)
     vi half = power >> 1;
     vf a = (vf)((half + 127) << 23), b = (vf)((power - half + 127) << 23);
     return p * a * b;
+}
+
+/* The tanh form: x/2 (1 + tanh u) = x / (1 + e^-2u), without the cancellation that 1 + tanh has for negative u. */
+V_INLINE vf v_gelu(vf x)
+{
+    vf u = v_fma(v_set1(0.044715f) * x * x, x, x);
+    return x / (v_set1(1.0f) + v_exp(v_set1(-1.59576912f) * u)); /* -2 sqrt(2/pi) */
 }

@@ -145,9 +145,13 @@ static pi0_status evaluate_copy(const pi0_checkpoint *checkpoint, const pi0_weig
     if (weight->form == PI0_FORM_ROPE_TABLE)
         fill_rope_table(weight, values);
     out->owned = memory;
-    out->n_parts = 1;
-    out->part[0].data = memory;
-    out->part[0].rows = weight->rows;
+    out->n_parts = pi0_max_int(weight->n_sources, 1);
+    offset = 0;
+    for (int s = 0; s < out->n_parts; s++) {
+        out->part[s].data = memory + offset;
+        out->part[s].rows = weight->n_sources ? weight->source_rows[s] : weight->rows;
+        offset += (size_t)(out->part[s].rows * weight->cols) * element;
+    }
     return PI0_OK;
 }
 

@@ -65,6 +65,13 @@ typedef enum pi0_precision { PI0_PRECISION_STORED, PI0_PRECISION_F32, PI0_PRECIS
 
 #define PI0_MAX_SOURCES 3
 
+/* What a fused product does with pairs of columns of one source (LINEARS in ops.def): a device may want them side by side. */
+typedef enum pi0_pairing {
+    PI0_PAIRING_NONE,
+    PI0_PAIRING_ROPE, /* columns i and i + head/2 of each head are turned together */
+    PI0_PAIRING_GEGLU /* column i of this source and of the next become one */
+} pi0_pairing;
+
 typedef struct pi0_weight {
     pi0_weight_form form;
     pi0_weight_use use;
@@ -73,7 +80,9 @@ typedef struct pi0_weight {
     int n_sources;
     char *source[PI0_MAX_SOURCES]; /* canonical names, owned */
     int64_t source_rows[PI0_MAX_SOURCES];
-    int64_t rows, cols; /* a vector is [1, cols] */
+    pi0_pairing pairing[PI0_MAX_SOURCES];
+    int head;           /* PI0_PAIRING_ROPE */
+    int64_t rows, cols; /* a vector is [1, cols], several one below the other [all, 1]; rows 0: no op reads it any more */
 } pi0_weight;
 
 /* ------------------------------------------------------------------ tensors and ops */
@@ -99,6 +108,7 @@ typedef enum pi0_op_kind {
 } pi0_op_kind;
 
 #define PI0_OP_INPUTS 5
+#define PI0_OP_MORE 2
 
 typedef enum pi0_group { PI0_GROUP_LANE, PI0_GROUP_CAMERA } pi0_group; /* what attends to what: a lane's rows, or one picture's */
 
@@ -106,18 +116,30 @@ typedef struct pi0_op {
     pi0_op_kind kind;
     int in[PI0_OP_INPUTS]; /* tensor ids, -1 = absent */
     int out;
-    const char *part; /* "vision", "prefix", "expert", "action": for reports; static text */
-    int layer;        /* or -1 */
+    int n_more, more[PI0_OP_MORE]; /* further results of a fused op */
+    const char *part;              /* "vision", "prefix", "expert", "action": for reports; static text */
+    int layer;                     /* or -1 */
     /* attributes; which ones count depends on the kind */
     int heads, kv_heads, head_dim; /* ROPE*, attention */
     int keys;                      /* attention: most keys of one group */
     pi0_group group;
     bool alone;                    /* attention: a lane's STATE row sees, of the second run of keys, only itself */
     bool masked;                   /* attention: prefix_mask applies to the first run of keys */
+    bool gelu, geglu;              /* LINEARS */
+    int norm;                      /* ADD_NORM: the kind of the norm */
     int side, patch;               /* PATCHIFY */
     float scale, eps;              /* scale: EMBED, attention. eps: norms */
     double min_period, max_period; /* TIME_EMBED */
 } pi0_op;
+
+static inline int pi0_op_results(const pi0_op *op)
+{
+    return 1 + op->n_more;
+}
+static inline int pi0_op_result(const pi0_op *op, int i)
+{
+    return i == 0 ? op->out : op->more[i - 1];
+}
 
 typedef struct pi0_op_info {
     const char *name;
@@ -214,6 +236,9 @@ int pi0_plan_producer(const pi0_plan *plan, int tensor);   /* op index, or -1 */
 int pi0_plan_uses(const pi0_plan *plan, int tensor);       /* how many op inputs read it; an output counts one more */
 int pi0_plan_insert_op(pi0_plan *plan, int at, pi0_op op); /* returns the index, or -1 with plan->failed set */
 int pi0_plan_new_value(pi0_plan *plan, pi0_rows rows, int cols);
+int pi0_plan_only_reader(const pi0_plan *plan, int tensor); /* index of the one op that reads it, once; -1 otherwise, and for outputs */
+/* The first op becomes a LINEARS of all of them, the others are marked as removed. They read the same x. False: plan->failed is set. */
+bool pi0_plan_merge_linears(pi0_plan *plan, const int *ops, int n);
 
 /* expand.c: replaces every fused op that takes() refuses by its core ops. expanded may be NULL, else gets the number of ops replaced. */
 pi0_status pi0_plan_expand(pi0_plan *plan, bool (*takes)(const pi0_op *op), int *expanded, pi0_error *err);

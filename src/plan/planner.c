@@ -33,8 +33,9 @@ void pi0_plan_last_uses(const pi0_plan *plan, int *last_use)
         for (int j = 0; j < PI0_OP_INPUTS; j++)
             if (op->in[j] >= 0)
                 last_use[op->in[j]] = i;
-        if (last_use[op->out] < i)
-            last_use[op->out] = i; /* a value nobody reads still needs room while it is written */
+        for (int r = 0; r < pi0_op_results(op); r++)
+            last_use[pi0_op_result(op, r)] =
+                pi0_max_int(last_use[pi0_op_result(op, r)], i); /* what nobody reads needs room too, to be written */
     }
 }
 
@@ -51,6 +52,13 @@ static int find_intervals(const pi0_plan *plan, const int *last_use, interval *l
         home[t] = -1;
     for (int i = 0; i < plan->n_ops; i++) {
         const pi0_op *op = &plan->ops[i];
+        for (int r = 1; r < pi0_op_results(op); r++) {
+            const int more = pi0_op_result(op, r);
+            if (!in_arena(plan, more))
+                continue;
+            list[n] = (interval){.tensor = more, .first = i, .last = last_use[more], .bytes = pi0_tensor_bytes(plan, more)};
+            home[more] = n++;
+        }
         if (!in_arena(plan, op->out))
             continue;
         int from = op->in[0];

@@ -4,8 +4,9 @@
 int pi0_plan_producer(const pi0_plan *plan, int tensor)
 {
     for (int i = 0; i < plan->n_ops; i++)
-        if (plan->ops[i].kind != PI0_OP_COUNT && plan->ops[i].out == tensor)
-            return i;
+        for (int r = 0; plan->ops[i].kind != PI0_OP_COUNT && r < pi0_op_results(&plan->ops[i]); r++)
+            if (pi0_op_result(&plan->ops[i], r) == tensor)
+                return i;
     return -1;
 }
 
@@ -16,6 +17,50 @@ int pi0_plan_uses(const pi0_plan *plan, int tensor)
         for (int j = 0; plan->ops[i].kind != PI0_OP_COUNT && j < PI0_OP_INPUTS; j++)
             uses += plan->ops[i].in[j] == tensor;
     return uses;
+}
+
+int pi0_plan_only_reader(const pi0_plan *plan, int tensor)
+{
+    int reader = -1;
+    if (pi0_plan_uses(plan, tensor) != 1 || plan->tensors[tensor].output)
+        return -1;
+    for (int i = 0; i < plan->n_ops; i++)
+        for (int j = 0; plan->ops[i].kind != PI0_OP_COUNT && j < PI0_OP_INPUTS; j++)
+            if (plan->ops[i].in[j] == tensor)
+                reader = i;
+    return reader;
+}
+
+/* Moves the sources of `from` below those of `into`. A vector becomes a column, so that it can have several. */
+static void merge_weight(pi0_weight *into, pi0_weight *from)
+{
+    if (into->use == PI0_USE_VECTOR && into->n_sources == 1) {
+        into->source_rows[0] = into->rows = into->cols;
+        into->cols = 1;
+    }
+    const int64_t rows = from->use == PI0_USE_VECTOR ? from->cols : from->rows;
+    into->source[into->n_sources] = from->source[0];
+    into->source_rows[into->n_sources++] = rows;
+    into->rows += rows;
+    from->n_sources = 0;
+    from->rows = 0;
+}
+
+bool pi0_plan_merge_linears(pi0_plan *plan, const int *ops, int n)
+{
+    if (plan->failed != PI0_OK)
+        return false;
+    pi0_op *first = &plan->ops[ops[0]];
+    first->kind = PI0_OP_LINEARS;
+    for (int i = 1; i < n; i++) {
+        pi0_op *other = &plan->ops[ops[i]];
+        for (int j = 1; j <= 2; j++) /* weight, bias */
+            if (first->in[j] >= 0)
+                merge_weight(&plan->weights[plan->tensors[first->in[j]].weight], &plan->weights[plan->tensors[other->in[j]].weight]);
+        first->more[first->n_more++] = other->out;
+        other->kind = PI0_OP_COUNT;
+    }
+    return true;
 }
 
 void pi0_plan_compact(pi0_plan *plan)
@@ -38,7 +83,7 @@ void pi0_plan_quantise(pi0_plan *plan, pi0_precision matrices)
     }
     for (int i = 0; i < plan->n_ops; i++) {
         const pi0_op *op = &plan->ops[i];
-        if (op->kind == PI0_OP_LINEAR) {
+        if (op->kind == PI0_OP_LINEAR || op->kind == PI0_OP_LINEARS) {
             pi0_weight *weight = &plan->weights[plan->tensors[op->in[1]].weight];
             weight->most_rows = pi0_max_int(weight->most_rows, plan->max_rows[plan->tensors[op->out].rows]);
         }

@@ -15,12 +15,14 @@ static bool ready(const pi0_plan *plan, const bool *written, int tensor)
     return tensor >= 0 && tensor < plan->n_tensors && (plan->tensors[tensor].kind != PI0_TENSOR_VALUE || written[tensor]);
 }
 
-static int64_t expected_cols(const pi0_plan *plan, const pi0_op *op)
+static int64_t expected_cols(const pi0_plan *plan, const pi0_op *op, int result)
 {
     const pi0_tensor *t = plan->tensors;
     switch (op->kind) {
     case PI0_OP_LINEAR:
         return plan->weights[t[op->in[1]].weight].rows;
+    case PI0_OP_LINEARS:
+        return plan->weights[t[op->in[1]].weight].source_rows[result];
     case PI0_OP_EMBED:
         return t[op->in[1]].cols;
     case PI0_OP_PATCHIFY:
@@ -55,11 +57,16 @@ static pi0_status check_op(const pi0_plan *plan, int i, bool *written, pi0_error
     }
     if (inputs < info->min_in || inputs > info->max_in)
         return fault(plan, i, err, "the op has too few or too many inputs");
-    if (op->out < 0 || op->out >= plan->n_tensors || plan->tensors[op->out].kind != PI0_TENSOR_VALUE || written[op->out])
-        return fault(plan, i, err, "the result is not a value written for the first time");
-    if (expected_cols(plan, op) != plan->tensors[op->out].cols)
-        return fault(plan, i, err, "the result has the wrong number of columns");
-    written[op->out] = true;
+    if (op->n_more < 0 || op->n_more > (info->fused ? PI0_OP_MORE : 0))
+        return fault(plan, i, err, "the op has results that its kind has not");
+    for (int r = 0; r < pi0_op_results(op); r++) {
+        const int out = pi0_op_result(op, r);
+        if (out < 0 || out >= plan->n_tensors || plan->tensors[out].kind != PI0_TENSOR_VALUE || written[out])
+            return fault(plan, i, err, "the result is not a value written for the first time");
+        if (expected_cols(plan, op, r) != plan->tensors[out].cols)
+            return fault(plan, i, err, "the result has the wrong number of columns");
+        written[out] = true;
+    }
     return PI0_OK;
 }
 

@@ -9,6 +9,7 @@ pi0_cpu_op pi0_cpu_bind(const pi0_op *op)
     case PI0_OP_EMBED:
         return pi0_cpu_embed;
     case PI0_OP_LINEAR:
+    case PI0_OP_LINEARS:
         return pi0_cpu_linear;
     case PI0_OP_ADD:
     case PI0_OP_MUL:
@@ -20,6 +21,8 @@ pi0_cpu_op pi0_cpu_bind(const pi0_op *op)
     case PI0_OP_LAYER_NORM:
     case PI0_OP_RMS_NORM:
         return pi0_cpu_norm;
+    case PI0_OP_ADD_NORM:
+        return pi0_cpu_add_norm;
     case PI0_OP_ADA_NORM:
     case PI0_OP_GATED_ADD:
     case PI0_OP_CONCAT_COLS:
@@ -47,11 +50,12 @@ pi0_cpu_op pi0_cpu_bind(const pi0_op *op)
 size_t pi0_cpu_thread_workspace(const pi0_device *device, const pi0_plan *plan)
 {
     size_t bytes = device->kernels.attention_workspace;
-    for (int form = 0; form < PI0_GEMM_FORMS; form++)
-        bytes = pi0_max_size(bytes, device->kernels.gemm[form].workspace_bytes);
-    for (int i = 0; i < plan->n_ops; i++) { /* rope without a table: cos and sin of one row */
-        size_t angles = plan->ops[i].kind == PI0_OP_ROPE ? (size_t)plan->ops[i].head_dim * sizeof(float) : 0;
-        bytes = pi0_max_size(bytes, angles);
+    for (int i = 0; i < plan->n_ops; i++) {
+        const pi0_op *op = &plan->ops[i];
+        if (op->kind == PI0_OP_ROPE) /* without a table: cos and sin of one row */
+            bytes = pi0_max_size(bytes, (size_t)op->head_dim * sizeof(float));
+        if (op->kind == PI0_OP_LINEAR || op->kind == PI0_OP_LINEARS)
+            bytes = pi0_max_size(bytes, pi0_cpu_linear_workspace(device, &plan->weights[plan->tensors[op->in[1]].weight]));
     }
     return pi0_round_up(bytes + PI0_ALIGN, PI0_ALIGN);
 }

@@ -110,7 +110,7 @@ static pi0_status cpu_read(pi0_device *device, const pi0_buffer *from, size_t of
 
 static bool cpu_takes(const pi0_op *op)
 {
-    return op->kind == PI0_OP_ATTENTION || op->kind == PI0_OP_ROPE_TABLE;
+    return pi0_op_infos[op->kind].fused;
 }
 
 static size_t cpu_workspace(const pi0_device *device, const pi0_plan *plan)
@@ -220,13 +220,24 @@ static bool owns_value(const pi0_exec *exec, int tensor)
 static void free_dead_values(pi0_exec *exec, int i)
 {
     const pi0_op *op = &exec->plan->ops[i];
-    for (int j = 0; j <= PI0_OP_INPUTS; j++) {
-        int t = j < PI0_OP_INPUTS ? op->in[j] : op->out;
+    for (int j = 0; j < PI0_OP_INPUTS + pi0_op_results(op); j++) {
+        int t = j < PI0_OP_INPUTS ? op->in[j] : pi0_op_result(op, j - PI0_OP_INPUTS);
         if (t >= 0 && owns_value(exec, t) && exec->last_use[t] == i) {
             pi0_free(exec->data[t]);
             exec->data[t] = NULL;
         }
     }
+}
+
+/* Arena off: memory for what op `i` writes. */
+static pi0_status alloc_results(pi0_exec *exec, const pi0_op *op, pi0_error *err)
+{
+    for (int r = 0; r < pi0_op_results(op); r++) {
+        const int t = pi0_op_result(op, r);
+        if (owns_value(exec, t) && !(exec->data[t] = pi0_alloc(pi0_tensor_bytes(exec->plan, t))))
+            return pi0_fail_memory(err, pi0_tensor_bytes(exec->plan, t), pi0_op_infos[op->kind].name);
+    }
+    return PI0_OK;
 }
 
 static pi0_status cpu_run(pi0_device *device, pi0_exec *exec, const pi0_params *params, pi0_error *err)
@@ -240,10 +251,9 @@ static pi0_status cpu_run(pi0_device *device, pi0_exec *exec, const pi0_params *
         const uint64_t start = pi0_now_ns();
         for (; i < plan->n_ops && plan->ops[i].part == part; i++) {
             const pi0_op *op = &plan->ops[i];
-            if (owns_value(exec, op->out) && !(exec->data[op->out] = pi0_alloc(pi0_tensor_bytes(plan, op->out)))) {
-                status = pi0_fail_memory(err, pi0_tensor_bytes(plan, op->out), pi0_op_infos[op->kind].name);
+            status = alloc_results(exec, op, err);
+            if (status != PI0_OK)
                 break;
-            }
             (exec->calls ? exec->calls[i] : pi0_cpu_bind(op))(exec, op, params);
             free_dead_values(exec, i);
         }

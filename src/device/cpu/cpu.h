@@ -20,7 +20,7 @@ typedef void (*pi0_cpu_op)(struct pi0_exec *exec, const pi0_op *op, const pi0_pa
 struct pi0_exec {
     pi0_device *device;
     const pi0_plan *plan;
-    void **data;            /* [n_tensors] where each tensor lies */
+    void **data; /* [n_tensors] where each tensor lies */
     const pi0_device_weight *weights;
     pi0_cpu_op *calls;      /* [n_ops] bound at compile (replay); NULL: looked up as they run */
     int *last_use;          /* [n_tensors] for one allocation a tensor (arena off) */
@@ -40,6 +40,7 @@ void pi0_cpu_patchify(pi0_exec *exec, const pi0_op *op, const pi0_params *params
 void pi0_cpu_embed(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
 void pi0_cpu_binary(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
 void pi0_cpu_unary(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
+void pi0_cpu_add_norm(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
 void pi0_cpu_norm(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
 void pi0_cpu_by_time(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
 void pi0_cpu_rope(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
@@ -49,6 +50,8 @@ void pi0_cpu_time_embed(pi0_exec *exec, const pi0_op *op, const pi0_params *para
 
 /* weights.c */
 const pi0_gemm_kernel *pi0_cpu_gemm_kernel(const pi0_device *device, const pi0_weight *weight);
+pi0_gemm pi0_cpu_gemm_of(const pi0_weight *weight, pi0_dtype stored); /* its parts without data */
+size_t pi0_cpu_linear_workspace(const pi0_device *device, const pi0_weight *weight);
 size_t pi0_cpu_weight_bytes(const pi0_device *device, const pi0_weight *as, pi0_dtype stored);
 pi0_status pi0_cpu_import_weight(pi0_device *device, const pi0_weight *as, const pi0_host_weight *host, pi0_device_weight *out,
                                  pi0_error *err);
@@ -77,6 +80,11 @@ static inline float *pi0_cpu_f32(const pi0_exec *exec, int tensor)
 static inline const pi0_device_weight *pi0_cpu_weight(const pi0_exec *exec, int tensor)
 {
     return &exec->weights[exec->plan->tensors[tensor].weight];
+}
+/* RoPE position of each row of a PREFIX or SUFFIX tensor. */
+static inline const int32_t *pi0_cpu_positions(const pi0_exec *exec, int tensor, const pi0_params *params)
+{
+    return exec->plan->tensors[tensor].rows == PI0_ROWS_PREFIX ? params->prefix_position : params->suffix_position;
 }
 static inline int pi0_cpu_live(const pi0_exec *exec, int tensor, const pi0_params *params)
 {

@@ -25,14 +25,15 @@ size_t pi0_cpu_shared_workspace(const pi0_device *device, const pi0_plan *plan)
 {
     size_t most = 0;
     for (int i = 0; i < plan->n_ops; i++) {
-        if (plan->ops[i].kind != PI0_OP_LINEAR)
+        if (plan->ops[i].kind != PI0_OP_LINEAR && plan->ops[i].kind != PI0_OP_LINEARS)
             continue;
         const pi0_weight *w = &plan->weights[plan->tensors[plan->ops[i].in[1]].weight];
         const pi0_gemm_kernel *kernel = pi0_cpu_gemm_kernel(device, w);
         const int m = plan->max_rows[plan->tensors[plan->ops[i].out].rows], k = (int)w->cols;
         /* fewer live rows may allow a longer span, but never one of more bytes than these */
         size_t bytes = kernel->x_bytes(m, k);
-        if (bytes > SHARED_BYTES)
+        const pi0_gemm g = pi0_cpu_gemm_of(w, PI0_F32);
+        if (bytes > SHARED_BYTES && !pi0_has_pairs(&g))
             bytes = pi0_max_size(SHARED_BYTES, kernel->x_bytes(m, kernel->k_step));
         most = pi0_max_size(most, bytes);
     }
@@ -45,7 +46,8 @@ typedef struct gemm_job {
     const pi0_exec *exec;
     void *prepared; /* x over k0 .. k1 */
     int k0, k1;
-    int tiles, t_chunk, t_chunks, n_chunk; /* of one task */
+    int tiles, t_chunk, t_chunks; /* of x; a task's share; how many shares */
+    int panels, p_chunk;          /* of w */
 } gemm_job;
 
 static void run_prepare(void *context, int task, int thread)
@@ -59,9 +61,9 @@ static void run_prepare(void *context, int task, int thread)
 static void run_multiply(void *context, int task, int thread)
 {
     const gemm_job *job = context;
-    const int t0 = task % job->t_chunks * job->t_chunk, n0 = task / job->t_chunks * job->n_chunk;
-    job->kernel->multiply(&job->gemm, job->k0, job->k1, t0, pi0_min_int(t0 + job->t_chunk, job->tiles), n0,
-                          pi0_min_int(n0 + job->n_chunk, job->gemm.n), job->prepared, thread_workspace(job->exec, thread));
+    const int t0 = task % job->t_chunks * job->t_chunk, p0 = task / job->t_chunks * job->p_chunk;
+    job->kernel->multiply(&job->gemm, job->k0, job->k1, t0, pi0_min_int(t0 + job->t_chunk, job->tiles), p0,
+                          pi0_min_int(p0 + job->p_chunk, job->panels), job->prepared, thread_workspace(job->exec, thread));
 }
 
 static int divide_up(int a, int b)
@@ -79,16 +81,34 @@ static void run_span(gemm_job *job)
     job->t_chunk = divide_up(job->tiles, pi0_min_int(job->tiles, threads * 4));
     pi0_pool_run(pool, run_prepare, job, divide_up(job->tiles, job->t_chunk));
 
-    /* Columns are shared out first: what is not packed is packed by the task that multiplies by it. Rows are cut when columns do not last.
-     */
-    const int panels = divide_up(job->gemm.n, job->kernel->tile_cols);
-    const int panels_a_task = pi0_max_int(1, pi0_min_int(PANELS_A_TASK, panels / (threads * TASKS_A_THREAD)));
-    job->n_chunk = panels_a_task * job->kernel->tile_cols;
-    const int n_chunks = divide_up(panels, panels_a_task);
-    job->t_chunks = n_chunks >= threads * 2 ? 1 : pi0_min_int(job->tiles, divide_up(threads * 2, n_chunks));
+    /* Panels are shared out first: what is not packed is packed by the task that multiplies by it. Rows are cut when panels do not last. */
+    job->p_chunk = pi0_max_int(1, pi0_min_int(PANELS_A_TASK, job->panels / (threads * TASKS_A_THREAD)));
+    const int p_chunks = divide_up(job->panels, job->p_chunk);
+    job->t_chunks = p_chunks >= threads * 2 ? 1 : pi0_min_int(job->tiles, divide_up(threads * 2, p_chunks));
     job->t_chunk = divide_up(job->tiles, job->t_chunks);
     job->t_chunks = divide_up(job->tiles, job->t_chunk);
-    pi0_pool_run(pool, run_multiply, job, job->t_chunks * n_chunks);
+    pi0_pool_run(pool, run_multiply, job, job->t_chunks * p_chunks);
+}
+
+static void fill_parts(const pi0_exec *exec, const pi0_op *op, const pi0_params *params, pi0_gemm *g)
+{
+    const pi0_device_weight *weight = pi0_cpu_weight(exec, op->in[1]);
+    const float *bias = op->in[2] >= 0 ? pi0_cpu_f32(exec, op->in[2]) : NULL;
+    for (int i = 0; i < weight->host.n_parts; i++) {
+        const bool has_result = i < pi0_op_results(op);
+        pi0_gemm_part *part = &g->part[i];
+        part->w = weight->host.part[i].data;
+        part->bias = bias;
+        part->y = has_result ? pi0_cpu_f32(exec, pi0_op_result(op, i)) : NULL;
+        part->ldy = has_result ? pi0_cpu_ld(exec, pi0_op_result(op, i)) : 0;
+        bias = bias ? bias + part->n : NULL;
+    }
+    if (op->in[3] >= 0) { /* the rope table: cosines of all positions, then sines */
+        const pi0_weight *table = &exec->plan->weights[pi0_cpu_tensor(exec, op->in[3])->weight];
+        g->cos = pi0_cpu_f32(exec, op->in[3]);
+        g->sin = g->cos + (size_t)(table->rows / 2 * table->cols);
+        g->position = pi0_cpu_positions(exec, op->out, params);
+    }
 }
 
 void pi0_cpu_linear(pi0_exec *exec, const pi0_op *op, const pi0_params *params)
@@ -96,27 +116,20 @@ void pi0_cpu_linear(pi0_exec *exec, const pi0_op *op, const pi0_params *params)
     const pi0_weight *w = &exec->plan->weights[pi0_cpu_tensor(exec, op->in[1])->weight];
     const pi0_device_weight *weight = pi0_cpu_weight(exec, op->in[1]);
     gemm_job job = {.kernel = pi0_cpu_gemm_kernel(exec->device, w),
+                    .gemm = pi0_cpu_gemm_of(w, weight->host.dtype),
                     .exec = exec,
-                    .prepared = thread_workspace(exec, exec->device->threads),
-                    .gemm = {.x = pi0_cpu_f32(exec, op->in[0]),
-                             .ldx = pi0_cpu_ld(exec, op->in[0]),
-                             .packed = weight->packed ? weight->buffer.host : NULL,
-                             .w_dtype = weight->host.dtype,
-                             .ldw = (size_t)w->cols,
-                             .bias = op->in[2] >= 0 ? pi0_cpu_f32(exec, op->in[2]) : NULL,
-                             .y = pi0_cpu_f32(exec, op->out),
-                             .ldy = pi0_cpu_ld(exec, op->out),
-                             .m = pi0_cpu_live(exec, op->in[0], params),
-                             .n = (int)w->rows,
-                             .k = (int)w->cols}};
+                    .prepared = thread_workspace(exec, exec->device->threads)};
+    job.gemm.x = pi0_cpu_f32(exec, op->in[0]);
+    job.gemm.ldx = pi0_cpu_ld(exec, op->in[0]);
+    job.gemm.m = pi0_cpu_live(exec, op->in[0], params);
+    job.gemm.packed = weight->packed ? weight->buffer.host : NULL;
+    job.gemm.gelu = op->gelu;
     if (job.gemm.m == 0)
         return;
-    for (int i = 0; i < weight->host.n_parts; i++) {
-        job.gemm.part[i].w = weight->host.part[i].data;
-        job.gemm.part[i].n = (int)weight->host.part[i].rows;
-    }
+    fill_parts(exec, op, params, &job.gemm);
     job.tiles = pi0_tiles(job.gemm.m, job.kernel->tile_rows);
-    const int span = k_span(job.kernel, job.gemm.m, job.gemm.k);
+    job.panels = pi0_panels(&job.gemm, job.kernel->tile_cols);
+    const int span = pi0_has_pairs(&job.gemm) ? job.gemm.k : k_span(job.kernel, job.gemm.m, job.gemm.k);
     do {
         job.k1 = pi0_min_int(job.k0 + span, job.gemm.k);
         run_span(&job);

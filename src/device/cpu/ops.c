@@ -166,6 +166,37 @@ void pi0_cpu_by_time(pi0_exec *exec, const pi0_op *op, const pi0_params *params)
     for_rows_of_result(exec, op, params, by_time_rows);
 }
 
+/* Row by row, so that the norm finds the sum in cache. */
+static void add_norm_rows(void *context, int row0, int row1, int thread)
+{
+    (void)thread;
+    const row_op *r = context;
+    const pi0_op *op = r->op;
+    const pi0_kernels *k = &r->exec->device->kernels;
+    const size_t ld = pi0_cpu_ld(r->exec, op->out);
+    const int cols = (int)ld;
+    for (int row = row0; row < row1; row++) {
+        const float *x = row_of(r, op->in[0], row), *branch = row_of(r, op->in[1], row);
+        float *sum = row_of(r, op->out, row), *norm = row_of(r, op->more[0], row);
+        if (op->norm == PI0_OP_ADA_NORM) {
+            const int time = r->params->time_row[row];
+            k->gated_add(x, ld, branch, ld, row_of(r, op->in[2], time) + 2 * ld, sum, ld, 1, cols);
+            k->ada_norm(sum, ld, row_of(r, op->in[3], time), op->eps, norm, ld, 1, cols);
+            continue;
+        }
+        k->add(x, ld, branch, ld, sum, ld, 1, cols);
+        if (op->norm == PI0_OP_LAYER_NORM)
+            k->layer_norm(sum, ld, row_of(r, op->in[2], 0), row_of(r, op->in[3], 0), op->eps, norm, ld, 1, cols);
+        else
+            k->rms_norm(sum, ld, row_of(r, op->in[2], 0), op->eps, norm, ld, 1, cols);
+    }
+}
+
+void pi0_cpu_add_norm(pi0_exec *exec, const pi0_op *op, const pi0_params *params)
+{
+    for_rows_of_result(exec, op, params, add_norm_rows);
+}
+
 /* Sinusoids of the flow time (openpi create_sinusoidal_pos_embedding): angles and sin/cos in f64, one rounding at the end.
  * The fractions are torch.linspace's, which counts from the nearer end. */
 void pi0_cpu_time_embed(pi0_exec *exec, const pi0_op *op, const pi0_params *params)
@@ -192,8 +223,7 @@ static void rope_rows(void *context, int row0, int row1, int thread)
     const pi0_op *op = r->op;
     const pi0_kernels *k = &r->exec->device->kernels;
     const size_t ld = pi0_cpu_ld(r->exec, op->out);
-    const bool prefix = pi0_cpu_tensor(r->exec, op->out)->rows == PI0_ROWS_PREFIX;
-    const int32_t *position = prefix ? r->params->prefix_position : r->params->suffix_position;
+    const int32_t *position = pi0_cpu_positions(r->exec, op->out, r->params);
     const int half = op->head_dim / 2;
     if (op->kind == PI0_OP_ROPE_TABLE) {
         const pi0_weight *table = &r->exec->plan->weights[pi0_cpu_tensor(r->exec, op->in[1])->weight];

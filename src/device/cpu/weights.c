@@ -16,18 +16,35 @@ const pi0_gemm_kernel *pi0_cpu_gemm_kernel(const pi0_device *device, const pi0_w
     return weight->precision == PI0_PRECISION_BF16 && bf16->multiply ? bf16 : &device->kernels.gemm[PI0_GEMM_F32];
 }
 
+pi0_gemm pi0_cpu_gemm_of(const pi0_weight *weight, pi0_dtype stored)
+{
+    static const pi0_pairs pairs[] = {[PI0_PAIRING_ROPE] = PI0_PAIRS_ROPE, [PI0_PAIRING_GEGLU] = PI0_PAIRS_GEGLU};
+    pi0_gemm g = {.w_dtype = stored, .ldw = (size_t)weight->cols, .k = (int)weight->cols};
+    g.part[0].n = (int)weight->rows; /* of a weight without sources: a test's */
+    for (int i = 0; i < weight->n_sources; i++)
+        g.part[i] = (pi0_gemm_part){.n = (int)weight->source_rows[i], .pairs = pairs[weight->pairing[i]], .head = weight->head};
+    return g;
+}
+
+size_t pi0_cpu_linear_workspace(const pi0_device *device, const pi0_weight *weight)
+{
+    const pi0_gemm g = pi0_cpu_gemm_of(weight, PI0_F32); /* the widest */
+    return pi0_cpu_gemm_kernel(device, weight)->workspace_bytes(&g);
+}
+
 size_t pi0_cpu_weight_bytes(const pi0_device *device, const pi0_weight *as, pi0_dtype stored)
 {
     const bool matrix = as->use == PI0_USE_MATRIX || as->use == PI0_USE_EXACT;
-    if (!matrix || as->most_rows >= PACK_BELOW_ROWS)
+    if (!matrix || as->most_rows == 0 || as->most_rows >= PACK_BELOW_ROWS)
         return 0;
-    return pi0_cpu_gemm_kernel(device, as)->packed_bytes((int)as->rows, (int)as->cols, stored);
+    const pi0_gemm g = pi0_cpu_gemm_of(as, stored);
+    return pi0_cpu_gemm_kernel(device, as)->packed_bytes(&g);
 }
 
 typedef struct pack_job {
     const pi0_gemm_kernel *kernel;
     pi0_gemm gemm;
-    int columns; /* a task */
+    int panels, chunk; /* a task */
     void *packed;
 } pack_job;
 
@@ -35,21 +52,19 @@ static void run_pack(void *context, int task, int thread)
 {
     (void)thread;
     const pack_job *job = context;
-    const int n0 = task * job->columns;
-    job->kernel->pack(&job->gemm, n0, pi0_min_int(n0 + job->columns, job->gemm.n), job->packed);
+    const int p0 = task * job->chunk;
+    job->kernel->pack(&job->gemm, p0, pi0_min_int(p0 + job->chunk, job->panels), job->packed);
 }
 
 static void pack(pi0_device *device, const pi0_weight *as, const pi0_host_weight *host, void *packed)
 {
-    pack_job job = {.kernel = pi0_cpu_gemm_kernel(device, as), .packed = packed};
-    job.gemm = (pi0_gemm){.w_dtype = host->dtype, .ldw = (size_t)host->cols, .n = (int)host->rows, .k = (int)host->cols};
-    for (int i = 0; i < host->n_parts; i++) {
+    pack_job job = {.kernel = pi0_cpu_gemm_kernel(device, as), .gemm = pi0_cpu_gemm_of(as, host->dtype), .packed = packed};
+    for (int i = 0; i < host->n_parts; i++)
         job.gemm.part[i].w = host->part[i].data;
-        job.gemm.part[i].n = (int)host->part[i].rows;
-    }
-    const int panels = (job.gemm.n + job.kernel->tile_cols - 1) / job.kernel->tile_cols, pieces = pi0_min_int(panels, device->threads * 4);
-    job.columns = (panels + pieces - 1) / pieces * job.kernel->tile_cols;
-    pi0_pool_run(device->pool, run_pack, &job, (job.gemm.n + job.columns - 1) / job.columns);
+    job.panels = pi0_panels(&job.gemm, job.kernel->tile_cols);
+    const int pieces = pi0_min_int(job.panels, device->threads * 4);
+    job.chunk = (job.panels + pieces - 1) / pieces;
+    pi0_pool_run(device->pool, run_pack, &job, (job.panels + job.chunk - 1) / job.chunk);
 }
 
 static bool aligned(const pi0_host_weight *host)
@@ -60,7 +75,7 @@ static bool aligned(const pi0_host_weight *host)
     return true;
 }
 
-/* The parts one below the other in one aligned copy, for the rare file that misaligns them. */
+/* The parts in one aligned copy, for the rare file that misaligns them. */
 static pi0_status straighten(pi0_device *device, pi0_host_weight *host, pi0_buffer *memory, pi0_error *err)
 {
     const size_t row = (size_t)host->cols * pi0_dtype_size(host->dtype);
@@ -68,11 +83,9 @@ static pi0_status straighten(pi0_device *device, pi0_host_weight *host, pi0_buff
     uint8_t *to = memory->host;
     for (int i = 0; i < host->n_parts; i++) {
         memcpy(to, host->part[i].data, (size_t)host->part[i].rows * row);
+        host->part[i].data = to;
         to += (size_t)host->part[i].rows * row;
     }
-    host->n_parts = 1;
-    host->part[0].data = memory->host;
-    host->part[0].rows = host->rows;
     return PI0_OK;
 }
 

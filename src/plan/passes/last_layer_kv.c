@@ -12,7 +12,10 @@ pi0_status pi0_pass_last_layer_kv(pi0_plan *plan, pi0_error *err)
         return pi0_fail_memory(err, (size_t)plan->n_tensors, "the pass last-layer-kv");
     for (int i = plan->n_ops - 1; i >= 0; i--) {
         pi0_op *op = &plan->ops[i];
-        if (!plan->tensors[op->out].output && !needed[op->out]) {
+        bool read = false;
+        for (int r = 0; r < pi0_op_results(op); r++)
+            read |= plan->tensors[pi0_op_result(op, r)].output || needed[pi0_op_result(op, r)];
+        if (!read) {
             op->kind = PI0_OP_COUNT;
             continue;
         }
