@@ -115,6 +115,7 @@ static void bench_gemm(const pi0_kernels *k, pi0_gemm_form form, const shape *s,
 
 typedef struct attention_run {
     const pi0_kernels *kernels;
+    pi0_gemm_form form;
     pi0_attention a;
     void *workspace;
 } attention_run;
@@ -122,15 +123,17 @@ typedef struct attention_run {
 static void run_attention(void *context, int slice)
 {
     attention_run *r = context;
-    r->kernels->attention(&r->a, slice, 0, r->a.rows, r->workspace);
+    r->kernels->attention[r->form](&r->a, slice, 0, r->a.rows, r->workspace);
 }
 
-static void bench_attention(const pi0_kernels *k, const char *name, int rows, int keys, int keys2, int heads, int kv_heads, int d)
+static void bench_attention(const pi0_kernels *k, pi0_gemm_form form, const char *name, int rows, int keys, int keys2, int heads,
+                            int kv_heads, int d)
 {
     size_t wide = (size_t)heads * (size_t)d, narrow = (size_t)kv_heads * (size_t)d;
     float *q = filled((size_t)rows * wide, PI0_F32), *out = filled((size_t)rows * wide, PI0_F32);
     float *kv = filled((size_t)(keys + keys2) * narrow, PI0_F32);
     attention_run r = {.kernels = k,
+                       .form = form,
                        .a = {.q = q,
                              .ldq = wide,
                              .k = kv,
@@ -149,9 +152,8 @@ static void bench_attention(const pi0_kernels *k, const char *name, int rows, in
     if (keys2 > 0)
         r.a.k2 = r.a.v2 = kv + (size_t)keys * narrow, r.a.ldkv2 = narrow;
     char what[96];
-    snprintf(what, sizeof what, "attention %s %d rows %d+%d keys %dx%d", name, rows, keys, keys2, heads, d);
-    measure(k->isa, &k->gemm[PI0_GEMM_F32], what, 4.0 * rows * (double)(keys + keys2) * d * (heads / kv_heads), kv_heads, run_attention,
-            &r);
+    snprintf(what, sizeof what, "attention %s %d rows %d+%d keys %dx%d %s", name, rows, keys, keys2, heads, d, pi0_gemm_form_names[form]);
+    measure(k->isa, &k->gemm[form], what, 4.0 * rows * (double)(keys + keys2) * d * (heads / kv_heads), kv_heads, run_attention, &r);
     pi0_free(q);
     pi0_free(out);
     pi0_free(kv);
@@ -180,9 +182,13 @@ static void bench_isa(const char *name)
             bench_gemm(&k, form, &shapes[i], PI0_BF16, i >= SHORT);
         bench_gemm(&k, form, &shapes[SHORT], PI0_F32, true);
     }
-    bench_attention(&k, "vision", 256, 256, 0, 16, 16, 72);
-    bench_attention(&k, "prefix", 558, 558, 0, 8, 1, 256);
-    bench_attention(&k, "step", 51, 558, 51, 8, 1, 256);
+    for (int form = 0; form < PI0_GEMM_FORMS; form++) {
+        if (k.attention[form] == NULL)
+            continue;
+        bench_attention(&k, form, "vision", 256, 256, 0, 16, 16, 72);
+        bench_attention(&k, form, "prefix", 558, 558, 0, 8, 1, 256);
+        bench_attention(&k, form, "step", 51, 558, 51, 8, 1, 256);
+    }
 }
 
 int main(int argc, char **argv)

@@ -1,6 +1,16 @@
 /* Attention and softmax of every instruction set against plain loops in double. */
 #include "kernels_fixture.h"
 
+/* Every value is a bf16, so that all forms are given the same. */
+static guarded guarded_bf16(int rows, int cols, float size)
+{
+    guarded g = guarded_random(rows, cols, size);
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < cols; c++)
+            *cell(&g, r, c) = pi0_f32_from_bf16(pi0_bf16_from_f32(*cell(&g, r, c)));
+    return g;
+}
+
 typedef struct problem {
     guarded q, k, v, k2, v2, out;
     uint8_t *mask;
@@ -9,11 +19,11 @@ typedef struct problem {
 
 static problem problem_new(int rows, int keys, int keys2, int heads, int kv_heads, int d, bool masked, int alone)
 {
-    problem p = {.q = guarded_random(rows, heads * d, 2.0f),
-                 .k = guarded_random(keys, kv_heads * d, 2.0f),
-                 .v = guarded_random(keys, kv_heads * d, 3.0f),
-                 .k2 = guarded_random(keys2, kv_heads * d, 2.0f),
-                 .v2 = guarded_random(keys2, kv_heads * d, 3.0f),
+    problem p = {.q = guarded_bf16(rows, heads * d, 2.0f),
+                 .k = guarded_bf16(keys, kv_heads * d, 2.0f),
+                 .v = guarded_bf16(keys, kv_heads * d, 3.0f),
+                 .k2 = guarded_bf16(keys2, kv_heads * d, 2.0f),
+                 .v2 = guarded_bf16(keys2, kv_heads * d, 3.0f),
                  .out = guarded_new(rows, heads * d)};
     p.mask = malloc((size_t)keys + 1);
     assert_non_null(p.mask);
@@ -59,8 +69,8 @@ static const float *key_of(const pi0_attention *a, int r, int j, const float *fi
     return r < a->alone && j >= a->alone ? NULL : second + (size_t)j * a->ldkv2;
 }
 
-/* One head of one row in double; the bound follows from the error of the scores and of the sums over keys. */
-static double attention_reference(const pi0_attention *a, int h, int r, double *out)
+/* One head of one row in double; the bound follows from the error of the scores, of the weights and of the sums over keys. */
+static double attention_reference(const pi0_attention *a, int h, int r, double *out, double rounding)
 {
     int n = a->keys + a->keys2, at = h / (a->heads / a->kv_heads) * a->d;
     double *s = malloc(((size_t)n + 1) * sizeof *s), largest = -INFINITY, total = 0.0, delta = 0.0, v_max_abs = 0.0;
@@ -93,11 +103,11 @@ static double attention_reference(const pi0_attention *a, int h, int r, double *
     for (int c = 0; c < a->d; c++)
         out[c] = total > 0.0 ? out[c] / total : 0.0;
     free(s);
-    return (2.0 * delta + (n + 64) * U) * v_max_abs;
+    return (2.0 * delta + (n + 64) * U + rounding) * v_max_abs;
 }
 
 /* All heads that share their keys at once, when asked for the first of them. */
-static void run_attention(const pi0_kernels *k, const pi0_attention *a, int head, int r0, int r1)
+static void run_fused(const pi0_kernels *k, pi0_gemm_form form, const pi0_attention *a, int head, int r0, int r1)
 {
     const int heads = a->heads / a->kv_heads;
     if (head % heads != 0)
@@ -105,8 +115,18 @@ static void run_attention(const pi0_kernels *k, const pi0_attention *a, int head
     void *workspace = pi0_alloc(k->attention_workspace);
     assert_non_null(workspace);
     memset(workspace, 0xff, k->attention_workspace);
-    k->attention(a, head / heads, r0, r1, workspace);
+    k->attention[form](a, head / heads, r0, r1, workspace);
     pi0_free(workspace);
+}
+
+static void run_attention(const pi0_kernels *k, const pi0_attention *a, int head, int r0, int r1)
+{
+    run_fused(k, PI0_GEMM_F32, a, head, r0, r1);
+}
+
+static void run_bf16_attention(const pi0_kernels *k, const pi0_attention *a, int head, int r0, int r1)
+{
+    run_fused(k, PI0_GEMM_BF16, a, head, r0, r1);
 }
 
 static void run_core_attention(const pi0_kernels *k, const pi0_attention *a, int head, int r0, int r1)
@@ -121,18 +141,25 @@ static void run_core_attention(const pi0_kernels *k, const pi0_attention *a, int
 
 typedef void (*attention_way)(const pi0_kernels *k, const pi0_attention *a, int head, int r0, int r1);
 
-static const attention_way ways[] = {run_attention, run_core_attention};
+static const attention_way ways[] = {run_attention, run_core_attention, run_bf16_attention};
+static const char *const way_names[] = {"attention", "core attention", "bf16 attention"};
+enum { BF16_WAY = 2, WAYS = 3 };
 
-static void check_output(const pi0_kernels *k, const problem *p, const char *what)
+#define EACH_WAY(k, way)                 \
+    EACH_ISA(k)                          \
+    for (int way = 0; way < WAYS; way++) \
+        if (way != BF16_WAY || k->attention[PI0_GEMM_BF16] != NULL)
+
+static void check_output(const pi0_kernels *k, const problem *p, int way)
 {
     const pi0_attention *a = &p->a;
     double *expected = malloc((size_t)a->d * sizeof *expected);
     assert_non_null(expected);
     for (int h = 0; h < a->heads; h++)
         for (int r = 0; r < a->rows; r++) {
-            double bound = attention_reference(a, h, r, expected);
+            double bound = attention_reference(a, h, r, expected, way == BF16_WAY ? 0x1p-8 : 0.0);
             for (int c = 0; c < a->d; c++)
-                close_to(*cell(&p->out, r, h * a->d + c), expected[c], bound, k->isa, what);
+                close_to(*cell(&p->out, r, h * a->d + c), expected[c], bound, k->isa, way_names[way]);
         }
     guard_check(&p->out, 0, a->rows, 0, a->heads * a->d);
     free(expected);
@@ -140,12 +167,12 @@ static void check_output(const pi0_kernels *k, const problem *p, const char *wha
 
 static void check_attention(int rows, int keys, int keys2, int heads, int kv_heads, int d, bool masked, int alone)
 {
-    EACH_ISA(k)
-    for (int way = 0; way < 2; way++) {
+    EACH_WAY(k, way)
+    {
         problem p = problem_new(rows, keys, keys2, heads, kv_heads, d, masked, alone);
         for (int h = 0; h < heads; h++)
             ways[way](k, &p.a, h, 0, rows);
-        check_output(k, &p, way ? "core attention" : "attention");
+        check_output(k, &p, way);
         problem_free(&p);
     }
 }
@@ -199,8 +226,8 @@ static void B13_key_counts_around_1024_and_2048(void **state)
 static void B14_rows_without_any_key_give_zeros(void **state)
 {
     (void)state;
-    EACH_ISA(k)
-    for (int way = 0; way < 2; way++) {
+    EACH_WAY(k, way)
+    {
         problem p = problem_new(9, 150, 0, 2, 1, 24, true, 0);
         memset(p.mask, 0, 150);
         for (int h = 0; h < 2; h++)
@@ -220,8 +247,8 @@ static void B14_rows_without_any_key_give_zeros(void **state)
 static void attention_alone_row_copies_its_own_value(void **state)
 {
     (void)state;
-    EACH_ISA(k)
-    for (int way = 0; way < 2; way++) {
+    EACH_WAY(k, way)
+    {
         problem p = problem_new(6, 20, 6, 1, 1, 8, true, 1);
         memset(p.mask, 0, 20);
         ways[way](k, &p.a, 0, 0, 6);
@@ -236,8 +263,8 @@ static void attention_row_bits_do_not_depend_on_batch_or_split(void **state)
     (void)state;
     enum { ROWS = 100, D = 20, H = 2 };
     static const int batches[] = {1, 7, 51};
-    EACH_ISA(k)
-    for (int way = 0; way < 2; way++) {
+    EACH_WAY(k, way)
+    {
         problem p = problem_new(ROWS, 200, ROWS, H, 1, D, true, 1);
         guarded other = guarded_new(ROWS, H * D);
         for (int h = 0; h < H; h++)
@@ -264,8 +291,8 @@ static void attention_row_bits_do_not_depend_on_batch_or_split(void **state)
 static void attention_survives_large_scores(void **state)
 {
     (void)state;
-    EACH_ISA(k)
-    for (int way = 0; way < 2; way++) {
+    EACH_WAY(k, way)
+    {
         problem p = problem_new(3, 400, 0, 1, 1, 4, false, 0);
         for (int j = 0; j < 400; j++)
             for (int c = 0; c < 4; c++)

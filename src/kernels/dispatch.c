@@ -127,10 +127,11 @@ static void take(pi0_kernels *out, const pi0_kernels *from)
     for (int form = 0; form < PI0_GEMM_FORMS; form++)
         if (from->gemm[form].multiply != NULL)
             out->gemm[form] = from->gemm[form];
-    if (from->attention != NULL) {
-        out->attention = from->attention;
-        out->attention_workspace = from->attention_workspace;
-    }
+    for (int form = 0; form < PI0_GEMM_FORMS; form++)
+        if (from->attention[form] != NULL) {
+            out->attention[form] = from->attention[form];
+            out->attention_workspace = pi0_max_size(out->attention_workspace, from->attention_workspace);
+        }
     TAKE(attention_scores)
     TAKE(softmax)
     TAKE(attention_mix)

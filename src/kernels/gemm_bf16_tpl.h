@@ -1,7 +1,7 @@
 /* gemm_bf16_tpl - products of bf16 by bf16 where the chip multiplies pairs of them and adds both to an f32.
  *
  * Needs of the folder's simd.h: v_dot_bf16(x, w, sum) on words of two, v_to_bf16(p), the V_LANES f32 at p and the next V_LANES as words of
- * two bf16. */
+ * two bf16, and for attention v_pair_bf16(low, high), words of one element of each. */
 
 V_INLINE vf tile_load_pairs(const void *const *row, int column, pi0_dtype dtype, size_t element, int left)
 {
@@ -52,6 +52,17 @@ static size_t gemm_bf16_x_bytes(int m, int k)
     return (size_t)m * tile_line_words((k + 1) / 2) * sizeof(float);
 }
 
+/* A line of a panel: the first `left` of 2 * TILE_LINE elements, zeros behind them. */
+static inline void gemm_bf16_line(const float *x, int left, float *to)
+{
+    for (int j = 0; j < TILE_LINE; j += V_LANES, x += 2 * V_LANES, left -= 2 * V_LANES) {
+        float part[2 * V_LANES] = {0};
+        if (left > 0 && left < 2 * V_LANES)
+            memcpy(part, x, (size_t)left * sizeof part[0]);
+        v_store(to + j, v_to_bf16(left >= 2 * V_LANES ? x : part));
+    }
+}
+
 static void gemm_bf16_prepare(const pi0_gemm *g, int k0, int k1, int t0, int t1, void *prepared)
 {
     const int tiles = pi0_tiles(g->m, TILE_ROWS), k = k1 - k0;
@@ -61,17 +72,7 @@ static void gemm_bf16_prepare(const pi0_gemm *g, int k0, int k1, int t0, int t1,
         float *to = (float *)prepared + (size_t)m * line_words;
         for (int at = 0; at < k; at += 2 * TILE_LINE)
             for (int i = 0; i < rows; i++, to += TILE_LINE)
-                for (int j = 0; j < TILE_LINE; j += V_LANES) {
-                    const float *x = g->x + (size_t)(m + i) * g->ldx + k0 + at + 2 * j;
-                    const int left = k - at - 2 * j;
-                    float part[2 * V_LANES] = {0};
-                    if (left < 2 * V_LANES) {
-                        if (left > 0)
-                            memcpy(part, x, (size_t)left * sizeof part[0]);
-                        x = part;
-                    }
-                    v_store(to + j, v_to_bf16(x));
-                }
+                gemm_bf16_line(g->x + (size_t)(m + i) * g->ldx + k0 + at, k - at, to);
     }
 }
 

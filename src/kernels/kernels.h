@@ -141,8 +141,9 @@ typedef struct pi0_kernels {
     void (*attention_scores)(const pi0_attention *a, int head, int r0, int r1, float *scores, size_t lds);
     void (*softmax)(float *scores, size_t lds, int rows, int cols); /* in place; -inf = not attended; a row of only -inf gives zeros */
     void (*attention_mix)(const pi0_attention *a, int head, int r0, int r1, const float *scores, size_t lds);
-    /* All of it without a score matrix, for rows [r0,r1) of all heads that share kv_head. workspace: attention_workspace bytes. */
-    void (*attention)(const pi0_attention *a, int kv_head, int r0, int r1, void *workspace);
+    /* All of it without a score matrix, for rows [r0,r1) of all heads that share kv_head, in the forms that the chip has; softmax and
+     * sums are f32 in each. workspace: attention_workspace bytes. */
+    void (*attention[PI0_GEMM_FORMS])(const pi0_attention *a, int kv_head, int r0, int r1, void *workspace);
     size_t attention_workspace;
 
     /* Row kernels: `rows` rows of `cols`. In place allowed (y == x) unless said. eps as given. */

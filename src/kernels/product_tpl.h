@@ -3,18 +3,23 @@
  *   PRODUCT_SUM              vector of sums: V_LANES of them
  *   PRODUCT_X(p)             one word of x in every lane
  *   PRODUCT_W_WORDS          words of w a step
- *   PRODUCT_LOAD(w, b)       one step of w into V_TILE vectors b
+ *   PRODUCT_VECTORS          vectors of a row of the tile: V_TILE, when it is left out
+ *   PRODUCT_LOAD(w, b)       one step of w into as many vectors b
  *   PRODUCT_STEP(x, b, sum)  sum + x * b
  * and defines PRODUCT(table)[rows], one function for each number of rows, so that each keeps all its sums in registers, and PRODUCT(peak).
  */
 
+#ifndef PRODUCT_VECTORS
+#define PRODUCT_VECTORS V_TILE
+#endif
+
 V_INLINE void PRODUCT(rows)(const int rows, int words, const float *x, const float *w, float *out)
 {
-    PRODUCT_SUM sum[TILE_ROWS][V_TILE];
+    PRODUCT_SUM sum[TILE_ROWS][PRODUCT_VECTORS];
     V_UNROLL
     for (int i = 0; i < rows; i++) {
         V_UNROLL
-        for (int v = 0; v < V_TILE; v++)
+        for (int v = 0; v < PRODUCT_VECTORS; v++)
             sum[i][v] = (PRODUCT_SUM){0};
     }
     for (; words > 0; words -= TILE_LINE, x += rows * TILE_LINE) {
@@ -22,14 +27,14 @@ V_INLINE void PRODUCT(rows)(const int rows, int words, const float *x, const flo
         for (; line < end; line += TILE_STEP) {
             V_UNROLL
             for (int step = 0; step < TILE_STEP; step++) {
-                vf b[V_TILE];
+                vf b[PRODUCT_VECTORS];
                 V_UNROLL
                 PRODUCT_LOAD(w, b)
                 V_UNROLL
                 for (int i = 0; i < rows; i++) {
                     vf one = PRODUCT_X(line + i * TILE_LINE + step);
                     V_UNROLL
-                    for (int v = 0; v < V_TILE; v++)
+                    for (int v = 0; v < PRODUCT_VECTORS; v++)
                         sum[i][v] = PRODUCT_STEP(one, b[v], sum[i][v]);
                 }
                 w += PRODUCT_W_WORDS;
@@ -39,7 +44,7 @@ V_INLINE void PRODUCT(rows)(const int rows, int words, const float *x, const flo
     V_UNROLL
     for (int i = 0; i < rows; i++) {
         V_UNROLL
-        for (int v = 0; v < V_TILE; v++)
+        for (int v = 0; v < PRODUCT_VECTORS; v++)
             v_store(out + i * TILE_COLS + v * V_LANES, (vf)sum[i][v]);
     }
 }
@@ -81,6 +86,7 @@ static inline double PRODUCT(peak)(int rounds)
 #undef PRODUCT
 #undef PRODUCT_SUM
 #undef PRODUCT_X
+#undef PRODUCT_VECTORS
 #undef PRODUCT_W_WORDS
 #undef PRODUCT_LOAD
 #undef PRODUCT_STEP

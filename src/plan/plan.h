@@ -125,6 +125,7 @@ typedef struct pi0_op {
     pi0_group group;
     bool alone;                    /* attention: a lane's STATE row sees, of the second run of keys, only itself */
     bool masked;                   /* attention: prefix_mask applies to the first run of keys */
+    pi0_precision precision;       /* ATTENTION: of its products, once the quantise pass has run */
     bool gelu, geglu;              /* LINEARS */
     int norm;                      /* ADD_NORM: the kind of the norm */
     int side, patch;               /* PATCHIFY */

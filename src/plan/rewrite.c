@@ -82,7 +82,9 @@ void pi0_plan_quantise(pi0_plan *plan, pi0_precision matrices)
                                                            : PI0_PRECISION_F32;
     }
     for (int i = 0; i < plan->n_ops; i++) {
-        const pi0_op *op = &plan->ops[i];
+        pi0_op *op = &plan->ops[i];
+        if (op->kind == PI0_OP_ATTENTION)
+            op->precision = matrices;
         if (op->kind == PI0_OP_LINEAR || op->kind == PI0_OP_LINEARS) {
             pi0_weight *weight = &plan->weights[plan->tensors[op->in[1]].weight];
             weight->most_rows = pi0_max_int(weight->most_rows, plan->max_rows[plan->tensors[op->out].rows]);

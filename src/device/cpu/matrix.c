@@ -217,7 +217,8 @@ static void run_piece(const attention_job *job, int group, int head, int row0, i
     const pi0_rows key_rows = key_rows_of(exec, op, &second);
     const pi0_attention a = describe(job, group, key_rows);
     if (op->kind == PI0_OP_ATTENTION) {
-        kernels->attention(&a, head, row0, row1, thread_workspace(exec, thread));
+        const bool bf16 = op->precision != PI0_PRECISION_F32 && kernels->attention[PI0_GEMM_BF16];
+        kernels->attention[bf16 ? PI0_GEMM_BF16 : PI0_GEMM_F32](&a, head, row0, row1, thread_workspace(exec, thread));
         return;
     }
     const int table = op->kind == PI0_OP_ATTN_MIX ? op->in[0] : op->out; /* scores [R, heads*keys] */

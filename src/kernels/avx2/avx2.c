@@ -16,7 +16,10 @@ typedef int pi0_avx2_not_empty;
 
 #include "kernels/tile_f32_tpl.h"
 
-#include "kernels/attention_tpl.h"
+#include "kernels/attention_keys_tpl.h"
+
+#include "kernels/attention_core_tpl.h"
+#include "kernels/attention_f32_tpl.h"
 #include "kernels/gemm_tpl.h"
 
 #include "kernels/gemm_f32_tpl.h"

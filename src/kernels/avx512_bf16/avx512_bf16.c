@@ -14,6 +14,7 @@ typedef int pi0_avx512_bf16_not_empty;
 
 #include "kernels/tile_tpl.h"
 
+#include "kernels/attention_keys_tpl.h"
 #include "kernels/gemm_tpl.h"
 
 enum { GEMM_BF16_STEP = 2048 }; /* a panel of w: 256 KB, of L2 */
@@ -28,9 +29,21 @@ V_INLINE vf v_to_bf16(const float *p)
     return (vf)_mm512_cvtne2ps_pbh((__m512)v_load(p + V_LANES), (__m512)v_load(p));
 }
 
+V_INLINE vf v_pair_bf16(vf low, vf high)
+{
+    const __m512i a = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh((__m512)low));
+    const __m512i b = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh((__m512)high));
+    return (vf)_mm512_or_si512(a, _mm512_slli_epi32(b, 16));
+}
+
 #include "kernels/gemm_bf16_tpl.h"
 
-static const pi0_kernels table = {.isa = "avx512-bf16", .gemm = {[PI0_GEMM_BF16] = GEMM_BF16_KERNEL}};
+#include "kernels/attention_bf16_tpl.h"
+
+static const pi0_kernels table = {.isa = "avx512-bf16",
+                                  .gemm = {[PI0_GEMM_BF16] = GEMM_BF16_KERNEL},
+                                  .attention = {[PI0_GEMM_BF16] = attention},
+                                  .attention_workspace = ATT_WORKSPACE};
 
 const pi0_kernels_isa pi0_isa_avx512_bf16 = {.name = "avx512-bf16", .table = &table};
 

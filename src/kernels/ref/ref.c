@@ -11,7 +11,10 @@
 
 #include "kernels/tile_f32_tpl.h"
 
-#include "kernels/attention_tpl.h"
+#include "kernels/attention_keys_tpl.h"
+
+#include "kernels/attention_core_tpl.h"
+#include "kernels/attention_f32_tpl.h"
 #include "kernels/gemm_tpl.h"
 
 #include "kernels/gemm_f32_tpl.h"
