@@ -62,8 +62,12 @@ static void attention_scores(const pi0_attention *a, int head, int r0, int r1, f
                 att_lines(q + c, a->ldq, rows, cc, q_panels);
                 att_dots(q_panels, rows, &run, 0, run.keys, c, cc, panel, s, lds);
             }
-            for (int i = 0; i < rows; i++)
-                att_scale(&run, r + i, 0, run.keys, a->scale, s + (size_t)i * lds);
+            for (int i = 0; i < rows; i++) {
+                float *row = s + (size_t)i * lds;
+                for (int j = 0; j < run.keys; j += V_LANES)
+                    v_put(row + j, v_get(row + j, run.keys - j) * v_set1(a->scale), run.keys - j);
+                att_hide(&run, r + i, 0, run.keys, row);
+            }
             column += run.keys;
         }
     }

@@ -45,12 +45,10 @@ static inline bool att_attends_any(const att_run *run, int j0, int keys)
     return false;
 }
 
-/* Scales a row's scores and writes -inf where a key is not attended. row: of the queries, for the run's own rule. */
-static inline void att_scale(const att_run *run, int row, int j0, int keys, float scale, float *s)
+/* -inf as the score of each key that a row may not attend to. row: of the queries, for the run's own rule. */
+static inline void att_hide(const att_run *run, int row, int j0, int keys, float *s)
 {
     const int seen = row < run->alone ? pi0_max_int(0, pi0_min_int(keys, run->alone - j0)) : keys;
-    for (int j = 0; j < seen; j += V_LANES)
-        v_put(s + j, v_get(s + j, seen - j) * v_set1(scale), seen - j);
     for (int j = seen; j < keys; j++)
         s[j] = -INFINITY;
     if (run->mask != NULL)

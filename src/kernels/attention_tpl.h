@@ -82,11 +82,14 @@ static inline void att_scores(const att_rows *rows, const float *q_panels, const
 }
 
 /* Scores of one block become weights relative to the maximum so far. */
-static inline void att_weigh(att_rows *rows, int i, float *s, int keys)
+V_INLINE void att_weigh(att_rows *rows, int i, float *s, int keys, float scale)
 {
     vf high = v_set1(rows->largest[i]);
-    for (int j = 0; j < keys; j += V_LANES)
-        high = v_max(keys - j >= V_LANES ? v_load(s + j) : v_load_part(s + j, keys - j, -INFINITY), high);
+    for (int j = 0; j < keys; j += V_LANES) {
+        vf x = (keys - j >= V_LANES ? v_load(s + j) : v_load_part(s + j, keys - j, -INFINITY)) * v_set1(scale);
+        high = v_max(x, high);
+        v_put(s + j, x, keys - j);
+    }
     float largest = v_largest(high);
     vf base = v_set1(largest == -INFINITY ? 0.0f : largest); /* nothing attended yet: weights 0 instead of NaN */
     vf sum = v_set1(0.0f);
@@ -108,8 +111,13 @@ static inline void att_weights(att_rows *rows, const att_run *run, int j0, int k
         const int i0 = pi0_tile_at(rows->count, tiles, t), some = pi0_tile_at(rows->count, tiles, t + 1) - i0;
         for (int i = 0; i < some; i++) {
             float *row = s + (i0 + i) * ATT_KEYS;
-            att_scale(run, att_query(rows, i0 + i), j0, keys, rows->a->scale, row);
-            att_weigh(rows, i0 + i, row, keys);
+            const bool all = run->mask == NULL && att_query(rows, i0 + i) >= run->alone;
+            if (!all)
+                att_hide(run, att_query(rows, i0 + i), j0, keys, row);
+            if (keys == ATT_KEYS) /* most blocks: no tails */
+                att_weigh(rows, i0 + i, row, ATT_KEYS, rows->a->scale);
+            else
+                att_weigh(rows, i0 + i, row, keys, rows->a->scale);
             att_put_row(row, keys, p_panels + (size_t)i0 * tile_line_words(att_words(keys)), some, i);
         }
     }

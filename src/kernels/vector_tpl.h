@@ -90,6 +90,8 @@ V_INLINE vf v_select(vi mask, vf yes, vf no)
     return (vf)((mask & (vi)yes) | (~mask & (vi)no));
 }
 
+#ifndef V_OWN_COMPARISONS /* a folder whose chip has instructions for these defines them in its simd.h */
+
 /* A NaN in x stays, a NaN in y does not. */
 V_INLINE vf v_max(vf x, vf y)
 {
@@ -117,6 +119,8 @@ static inline float v_largest(vf x)
         best = x[i] > best ? x[i] : best;
     return best;
 }
+
+#endif
 
 /* e^x within 2 ulp everywhere, subnormal results included; -inf gives 0, above 88.72 +inf, NaN stays NaN.
  * x = n ln2 + r with |r| <= 0.347; Taylor's series of degree 7 is off by 6e-9 there. 2^n is applied in two factors, so that neither of

@@ -54,6 +54,34 @@ static inline void v_transpose(vf r[V_LANES])
     r[7] = (vf)_mm256_permute2f128_ps(b3, b7, 0x31);
 }
 
+#define V_OWN_COMPARISONS
+
+/* The instructions return their second operand when either is NaN. */
+static inline vf v_max(vf x, vf y)
+{
+    return (vf)_mm256_max_ps((__m256)y, (__m256)x);
+}
+
+static inline vf v_min(vf x, vf y)
+{
+    return (vf)_mm256_min_ps((__m256)y, (__m256)x);
+}
+
+/* Halves upon halves, as vector_tpl.h has it. */
+static inline float v_sum(vf x)
+{
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128((__m256)x), _mm256_extractf128_ps((__m256)x, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+static inline float v_largest(vf x)
+{
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128((__m256)x), _mm256_extractf128_ps((__m256)x, 1));
+    __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
 typedef struct v_double_sum {
     __m256d low, high;
 } v_double_sum;
