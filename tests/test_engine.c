@@ -265,7 +265,7 @@ static void order_passes_change_rounding_only(void **state)
     (void)state;
     static const char *const order[] = {
         "drop-masked", "flash-attention",
-        "drop-masked,flash-attention,rope-table,last-layer-kv,arena,replay,fuse-qkv,fuse-gate-up,add-norm,geglu"};
+        "drop-masked,flash-attention,rope-table,last-layer-kv,arena,replay,fuse-qkv,fuse-gate-up,add-norm,geglu,time-fold"};
     for (int model = 0; model < 2; model++) {
         const pi0_golden_case *c = model ? &pi05_case : &pi0_case;
         disabled = NULL;
@@ -277,6 +277,34 @@ static void order_passes_change_rounding_only(void **state)
             if (!(distance < 2e-5))
                 fail_msg("without %s the actions move by %g", order[i], distance);
         }
+    }
+}
+
+/* The tables of time-fold are kept between calls, made anew when the steps change, and in windows when there are more steps than rows. */
+static void time_tables_follow_the_steps(void **state)
+{
+    (void)state;
+    static const int steps[] = {4, 10, 23, 23, 4, 1, 4};
+    for (int model_kind = 0; model_kind < 2; model_kind++) {
+        const pi0_golden_case *c = model_kind ? &pi05_case : &pi0_case;
+        chunk seen[2][7];
+        for (int off = 0; off < 2; off++) {
+            disabled = off ? "time-fold" : NULL;
+            pi0_model *model = pi0_test_golden_open(c, with_disabled);
+            pi0_session *session = open_session(model);
+            for (int i = 0; i < 7; i++) {
+                observe(session, 31, 9, 1);
+                seen[off][i] = infer(session, steps[i]);
+            }
+            pi0_session_close(&session);
+            pi0_close(&model);
+        }
+        for (int i = 0; i < 7; i++)
+            assert_true(furthest(&seen[0][i], &seen[1][i]) < 2e-5);
+        assert_same_bits(&seen[0][2], &seen[0][3]);
+        assert_same_bits(&seen[0][0], &seen[0][4]);
+        assert_same_bits(&seen[0][0], &seen[0][6]);
+        assert_true(furthest(&seen[0][0], &seen[0][1]) > 1e-5);
     }
 }
 
@@ -692,6 +720,7 @@ int main(void)
         cmocka_unit_test(G1_noise_is_a_stream_of_seed_and_inference),
         cmocka_unit_test(bit_passes_change_no_bit),
         cmocka_unit_test(order_passes_change_rounding_only),
+        cmocka_unit_test(time_tables_follow_the_steps),
         cmocka_unit_test(C6_absent_camera_changes_nothing_but_itself),
         cmocka_unit_test(B17_one_pixel_changes_the_prefix),
         cmocka_unit_test(D9_alternating_prompts_equal_separate_ones),

@@ -35,7 +35,7 @@ static bool too_slow_here(const pi0_golden_case *c)
     if (strstr(c->checkpoint, "_P") == NULL)
         return false;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    return c != pi0_golden_cases;
+    return strcmp(c->checkpoint, "openpi_pi0_P") != 0;
 #endif
     return isa != NULL && pi0_kernels_select(NULL, &best, NULL) == PI0_OK && strcmp(isa, best.isa) != 0;
 }

@@ -6,8 +6,7 @@
 
 void pi0_blueprint_free(pi0_blueprint *blueprint)
 {
-    pi0_plan_free(&blueprint->context);
-    pi0_plan_free(&blueprint->denoise);
+    pi0_policy_free(&blueprint->plans);
 }
 
 static pi0_status choose_precision(const pi0_checkpoint *checkpoint, const char *name, pi0_precision *out, pi0_error *err)
@@ -106,12 +105,20 @@ static uint64_t io_bytes(const pi0_plan *plan)
 static void plan_memory(const pi0_checkpoint *checkpoint, const pi0_device_api *api, const pi0_device *device, pi0_blueprint *b)
 {
     pi0_memory *m = &b->memory;
-    count_weights(checkpoint, b->context, api, device, m);
-    count_weights(checkpoint, b->denoise, api, device, m);
+    count_weights(checkpoint, b->plans.context, api, device, m);
+    count_weights(checkpoint, b->plans.denoise, api, device, m);
+    if (b->plans.schedule)
+        count_weights(checkpoint, b->plans.schedule, api, device, m);
     for (int layer = 0; layer < b->arch.prefix.depth; layer++)
-        m->kv_cache += pi0_tensor_bytes(b->context, b->io.k[layer]) + pi0_tensor_bytes(b->context, b->io.v[layer]);
-    const size_t arena = b->context->arena_bytes > b->denoise->arena_bytes ? b->context->arena_bytes : b->denoise->arena_bytes;
-    m->activations = arena + io_bytes(b->context) + io_bytes(b->denoise);
+        m->kv_cache += pi0_tensor_bytes(b->plans.context, b->io.k[layer]) + pi0_tensor_bytes(b->plans.context, b->io.v[layer]);
+    const pi0_plan *const plans[] = {b->plans.context, b->plans.schedule, b->plans.denoise};
+    size_t arena = 0;
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        if (plans[i]) {
+            arena = pi0_max_size(arena, plans[i]->arena_bytes);
+            m->activations += io_bytes(plans[i]);
+        }
+    m->activations += arena;
     m->workspace = b->workspace;
     const uint64_t picture = (uint64_t)b->arch.vision.side * (uint64_t)b->arch.vision.side * 3 * sizeof(float);
     m->session = sizeof(struct pi0_session) + (uint64_t)b->sizes.cameras * picture +
@@ -147,12 +154,15 @@ pi0_status pi0_blueprint_make(const pi0_checkpoint *checkpoint, const pi0_recipe
     PI0_TRY_GOTO(pi0_passes_check(options->disable, err));
     PI0_TRY_GOTO(choose_precision(checkpoint, options->precision, &out->precision, err));
     PI0_TRY_GOTO(choose_sizes(checkpoint, facts, options, &out->sizes, err));
-    PI0_TRY_GOTO(
-        pi0_policy_emit(&out->arch, &out->sizes, facts->min_period, facts->max_period, &out->context, &out->denoise, &out->io, err));
-    PI0_TRY_GOTO(prepare_plan(out->context, out->precision, options->disable, api, &out->expanded, err));
-    PI0_TRY_GOTO(prepare_plan(out->denoise, out->precision, options->disable, api, &out->expanded, err));
-    const size_t a = api->workspace(device, out->context), b = api->workspace(device, out->denoise);
-    out->workspace = a > b ? a : b;
+    out->sizes.time_fold = pi0_pass_enabled(options->disable, "time-fold");
+    out->sizes.times = pi0_max_int(1, pi0_min_int(facts->steps, PI0_MAX_STEPS));
+    PI0_TRY_GOTO(pi0_policy_emit(&out->arch, &out->sizes, facts->min_period, facts->max_period, &out->plans, &out->io, err));
+    pi0_plan *const plans[] = {out->plans.context, out->plans.schedule, out->plans.denoise};
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        if (plans[i]) {
+            PI0_TRY_GOTO(prepare_plan(plans[i], out->precision, options->disable, api, &out->expanded, err));
+            out->workspace = pi0_max_size(out->workspace, api->workspace(device, plans[i]));
+        }
     plan_memory(checkpoint, api, device, out);
     PI0_TRY_GOTO(check_limit(&out->memory, options->memory_limit, err));
     return PI0_OK;

@@ -122,8 +122,8 @@ static pi0_status describe_computation(inspection *i, const pi0_options *options
         pi0_json_put(out, "device", json_pack("{s:s,s:s,s:i}", "name", info.name, "kernels", info.detail, "threads", info.threads), failed);
         pi0_json_put(out, "compute", compute_json(i->checkpoint, &blueprint, &info, failed), failed);
         pi0_json_put(out, "plans",
-                     json_pack("{s:o,s:o,s:i}", "context", plan_json(blueprint.context), "denoise", plan_json(blueprint.denoise),
-                               "fused_ops_expanded", blueprint.expanded),
+                     json_pack("{s:o,s:o,s:i}", "context", plan_json(blueprint.plans.context), "denoise",
+                               plan_json(blueprint.plans.denoise), "fused_ops_expanded", blueprint.expanded),
                      failed);
         pi0_json_put(out, "memory", memory_json(&blueprint.memory), failed);
         pi0_blueprint_free(&blueprint);

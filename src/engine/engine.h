@@ -20,7 +20,7 @@ typedef struct pi0_param_arrays {
     int32_t *prefix_position, *suffix_position, *time_row;
     uint8_t *prefix_mask;
     int32_t *tokens;
-    float time;
+    float time[PI0_MAX_STEPS]; /* of each step */
 } pi0_param_arrays;
 
 struct pi0_model {
@@ -33,7 +33,11 @@ struct pi0_model {
     pi0_policy_io io;
     const pi0_device_api *api;
     pi0_device *device;
-    pi0_program context, denoise;
+    pi0_program context, schedule, denoise;
+    pi0_buffer table[PI0_MAX_TABLES];
+    struct {
+        int steps, first, count; /* which flow times the tables hold; steps 0: none yet */
+    } scheduled;
     pi0_buffer pictures, tokens, vision, state, x, x_next, velocity, arena, workspace;
     pi0_buffer k[PI0_MAX_LAYERS], v[PI0_MAX_LAYERS];
     pi0_params params;
@@ -95,7 +99,7 @@ typedef struct pi0_blueprint {
     pi0_policy_sizes sizes;
     pi0_policy_io io;
     pi0_precision precision;
-    pi0_plan *context, *denoise;
+    pi0_policy_plans plans;
     int expanded; /* fused ops that the device does not take */
     size_t workspace;
     pi0_memory memory;

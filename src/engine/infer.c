@@ -77,6 +77,17 @@ static void set_lane_positions(batch *b, int lane)
     b->valid[lane] = valid;
 }
 
+/* The flow time of every step. openpi adds dt to t in f32; LeRobot computes 1 + step*dt in f64 and rounds once (formats 11.1). */
+static void fill_times(batch *b)
+{
+    pi0_model *model = b->model;
+    const double dt = -1.0 / b->steps;
+    model->params.dt = (float)dt;
+    float time = 1.0f;
+    for (int step = 0; step < b->steps; step++, time += (float)dt)
+        model->arrays.time[step] = model->facts.time_in_f32 ? time : (float)(1.0 + step * dt);
+}
+
 static void fill_params(batch *b)
 {
     pi0_model *model = b->model;
@@ -88,13 +99,11 @@ static void fill_params(batch *b)
         set_lane_rows(b, lane);
         set_lane_positions(b, lane);
     }
-    set_span(p, PI0_ROWS_TIME, 0, 1); /* all lanes stand at the same flow time */
-    memset(model->arrays.time_row, 0, (size_t)p->total[PI0_ROWS_ACTION] * sizeof *model->arrays.time_row);
     p->prefix_position = model->arrays.prefix_position;
     p->suffix_position = model->arrays.suffix_position;
     p->prefix_mask = model->context.plan->live_rows ? NULL : model->arrays.prefix_mask;
     p->time_row = model->arrays.time_row;
-    p->time = &model->arrays.time;
+    fill_times(b);
 }
 
 static pi0_status write_inputs(batch *b, pi0_error *err)
@@ -247,18 +256,37 @@ static pi0_status keep_rows_stage(batch *b, const float *values, const char *nam
 
 /* ------------------------------------------------------------------ running */
 
-/* openpi adds dt to t in f32; LeRobot computes 1 + step*dt in f64 and rounds once (formats 11.1). */
-static void set_time(batch *b, int step)
+/* The flow times that the next run of a plan reads, and which of them all action rows stand at. */
+static void set_times(batch *b, int first, int count, int at)
 {
     pi0_model *model = b->model;
-    const double dt = -1.0 / b->steps;
-    model->params.dt = (float)dt;
-    if (!model->facts.time_in_f32)
-        model->arrays.time = (float)(1.0 + step * dt);
-    else if (step == 0)
-        model->arrays.time = 1.0f;
-    else
-        model->arrays.time += (float)dt;
+    pi0_params *p = &model->params;
+    p->time = model->arrays.time + first;
+    p->span[PI0_ROWS_TIME][0] = (pi0_span){0, count};
+    p->total[PI0_ROWS_TIME] = count;
+    for (int row = 0; row < p->total[PI0_ROWS_ACTION]; row++)
+        model->arrays.time_row[row] = at;
+}
+
+/* Before a step: its flow time, or with time-fold the tables that hold it, made anew when they do not yet. */
+static pi0_status enter_step(batch *b, int step, pi0_error *err)
+{
+    pi0_model *model = b->model;
+    if (!model->schedule.plan) {
+        set_times(b, step, 1, 0);
+        return PI0_OK;
+    }
+    if (model->scheduled.steps != b->steps || step < model->scheduled.first || step >= model->scheduled.first + model->scheduled.count) {
+        const int count = pi0_min_int(model->sizes.times, b->steps - step);
+        model->scheduled.steps = 0; /* nothing, should the run fail */
+        set_times(b, step, count, 0);
+        PI0_TRY(model->api->run(model->device, model->schedule.exec, &model->params, err));
+        model->scheduled.steps = b->steps;
+        model->scheduled.first = step;
+        model->scheduled.count = count;
+    }
+    set_times(b, model->scheduled.first, model->scheduled.count, step - model->scheduled.first);
+    return PI0_OK;
 }
 
 static pi0_status run_step(batch *b, int step, pi0_error *err)
@@ -266,7 +294,7 @@ static pi0_status run_step(batch *b, int step, pi0_error *err)
     pi0_model *model = b->model;
     const int rows = model->params.total[PI0_ROWS_ACTION];
     const size_t bytes = rows_bytes(model, rows), count = bytes / sizeof(float);
-    set_time(b, step);
+    PI0_TRY(enter_step(b, step, err));
     PI0_TRY(model->api->run(model->device, model->denoise.exec, &model->params, err));
     PI0_TRY(model->api->read(model->device, &model->velocity, 0, model->host_actions, bytes, err));
     if (!all_finite(model->host_actions, count))

@@ -80,6 +80,9 @@ static void free_buffers(pi0_model *model)
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (list[i]->handle)
             model->api->free(model->device, list[i]);
+    for (int i = 0; i < PI0_MAX_TABLES; i++)
+        if (model->table[i].handle)
+            model->api->free(model->device, &model->table[i]);
     for (int layer = 0; layer < PI0_MAX_LAYERS; layer++) {
         if (model->k[layer].handle)
             model->api->free(model->device, &model->k[layer]);
@@ -96,6 +99,7 @@ void pi0_close(pi0_model **handle)
     if (model->device) {
         model->api->set_hot(model->device, false);
         close_program(model, &model->context);
+        close_program(model, &model->schedule);
         close_program(model, &model->denoise);
         free_buffers(model);
         model->api->close(&model->device);
@@ -154,8 +158,12 @@ static pi0_status alloc_buffers(pi0_model *model, size_t workspace, pi0_error *e
     PI0_TRY(alloc_io(model, denoise, io->x, &model->x, err));
     PI0_TRY(alloc_io(model, denoise, io->velocity, &model->velocity, err));
     PI0_TRY(alloc_io(model, denoise, io->x_next, &model->x_next, err));
-    const size_t a = context->arena_bytes, b = denoise->arena_bytes;
-    PI0_TRY(model->api->alloc(model->device, a > b ? a : b, &model->arena, err));
+    for (int i = 0; i < io->n_tables; i++)
+        PI0_TRY(alloc_io(model, model->schedule.plan, io->table[i], &model->table[i], err));
+    size_t arena = pi0_max_size(context->arena_bytes, denoise->arena_bytes);
+    if (model->schedule.plan)
+        arena = pi0_max_size(arena, model->schedule.plan->arena_bytes);
+    PI0_TRY(model->api->alloc(model->device, arena, &model->arena, err));
     return model->api->alloc(model->device, workspace, &model->workspace, err);
 }
 
@@ -224,8 +232,13 @@ static pi0_status bind_tensors(pi0_model *model, pi0_error *err)
     const pi0_policy_io *io = &model->io;
     pi0_buffer *c = model->context.tensors = pi0_alloc_array((size_t)model->context.plan->n_tensors + 1, sizeof *c);
     pi0_buffer *d = model->denoise.tensors = pi0_alloc_array((size_t)model->denoise.plan->n_tensors + 1, sizeof *d);
-    if (!c || !d)
+    const pi0_plan *schedule = model->schedule.plan;
+    pi0_buffer *s = schedule ? pi0_alloc_array((size_t)schedule->n_tensors + 1, sizeof *s) : NULL;
+    model->schedule.tensors = s;
+    if (!c || !d || (schedule && !s))
         return pi0_fail_memory(err, sizeof *c, "the bindings of a plan");
+    for (int i = 0; i < io->n_tables; i++)
+        s[io->table[i]] = d[io->table_in[i]] = model->table[i];
     c[io->pictures] = model->pictures;
     c[io->tokens] = model->tokens;
     c[io->vision] = model->vision;
@@ -294,8 +307,9 @@ static pi0_status load(pi0_model *model, const char *path, const pi0_options *op
 
     pi0_blueprint blueprint;
     PI0_TRY(pi0_blueprint_make(model->checkpoint, &model->facts, options, model->api, model->device, &blueprint, err));
-    model->context.plan = blueprint.context;
-    model->denoise.plan = blueprint.denoise;
+    model->context.plan = blueprint.plans.context;
+    model->schedule.plan = blueprint.plans.schedule;
+    model->denoise.plan = blueprint.plans.denoise;
     model->sizes = blueprint.sizes;
     model->io = blueprint.io;
     model->precision = blueprint.precision;
@@ -306,9 +320,13 @@ static pi0_status load(pi0_model *model, const char *path, const pi0_options *op
     uint64_t done = 0;
     const uint64_t total = model->memory.weights_mapped + model->memory.weights_owned;
     PI0_TRY(import_weights(model, &model->context, &done, total, err));
+    if (model->schedule.plan)
+        PI0_TRY(import_weights(model, &model->schedule, &done, total, err));
     PI0_TRY(import_weights(model, &model->denoise, &done, total, err));
     PI0_TRY(bind_tensors(model, err));
     PI0_TRY(compile_program(model, &model->context, err));
+    if (model->schedule.plan)
+        PI0_TRY(compile_program(model, &model->schedule, err));
     PI0_TRY(compile_program(model, &model->denoise, err));
     model->api->set_hot(model->device, true);
     fill_info(model);

@@ -31,16 +31,32 @@ int pi0_emit_exact(pi0_plan *plan, int x, const char *prefix, int64_t rows, int6
     return pi0_emit_linear(plan, x, prefix, rows, cols, true, PI0_USE_EXACT);
 }
 
-/* RMSNorm, or adaRMS when the tower has a condition; *mod receives the modulation [TIME, 3*width] whose gate the residual needs. */
-static int emit_norm(pi0_plan *plan, const pi0_gemma_tower *tower, int x, const char *name, int *mod)
+/* Name of norm `index` of a tower: two a layer, then the last. */
+static pi0_tensor_name norm_name(const char *prefix, int depth, int index)
 {
-    const int width = tower->arch->width;
-    *mod = -1;
-    if (tower->cond >= 0) {
-        *mod = pi0_emit_exact(plan, tower->cond, pi0_join_name(name, ".dense").text, 3ll * width, width);
+    char name[64];
+    if (index == 2 * depth)
+        return pi0_join_name(prefix, "norm");
+    snprintf(name, sizeof name, "layers.%d.%s", index / 2, index % 2 ? "post_attention_layernorm" : "input_layernorm");
+    return pi0_join_name(prefix, name);
+}
+
+int pi0_emit_modulation(pi0_plan *plan, const pi0_gemma_arch *arch, const char *prefix, int cond, int index)
+{
+    const pi0_tensor_name name = norm_name(prefix, arch->depth, index);
+    return pi0_emit_exact(plan, cond, pi0_join_name(name.text, ".dense").text, 3ll * arch->width, arch->width);
+}
+
+/* RMSNorm, or adaRMS; *mod receives the modulation [TIME, 3*width] whose gate the residual needs, or -1. */
+static int emit_norm(pi0_plan *plan, const pi0_gemma_tower *tower, int x, int index, int *mod)
+{
+    *mod = tower->mods        ? tower->mods[index]
+           : tower->cond >= 0 ? pi0_emit_modulation(plan, tower->arch, tower->prefix, tower->cond, index)
+                              : -1;
+    if (*mod >= 0)
         return pi0_plan_ada_norm(plan, x, *mod, rms_eps);
-    }
-    int w = pi0_plan_weight(plan, PI0_FORM_ONE_PLUS, PI0_USE_VECTOR, pi0_join_name(name, ".weight").text, 1, width);
+    const pi0_tensor_name name = norm_name(tower->prefix, tower->arch->depth, index);
+    int w = pi0_plan_weight(plan, PI0_FORM_ONE_PLUS, PI0_USE_VECTOR, pi0_join_name(name.text, ".weight").text, 1, tower->arch->width);
     return pi0_plan_rms_norm(plan, x, w, rms_eps);
 }
 
@@ -65,7 +81,7 @@ static int emit_layer(pi0_plan *plan, const pi0_gemma_tower *tower, int layer, i
     pi0_plan_part(plan, tower->part, layer);
     int mod;
 
-    int n = emit_norm(plan, tower, x, pi0_join_name(prefix, "input_layernorm").text, &mod); /* [R, width] */
+    int n = emit_norm(plan, tower, x, 2 * layer, &mod); /* [R, width] */
     int q = pi0_plan_rope(plan, emit_projection(plan, n, prefix, "self_attn.q_proj", q_width, a->width), a->heads, a->head_dim);
     int k = pi0_plan_rope(plan, emit_projection(plan, n, prefix, "self_attn.k_proj", kv_width, a->width), a->kv_heads, a->head_dim);
     int v = emit_projection(plan, n, prefix, "self_attn.v_proj", kv_width, a->width);
@@ -76,7 +92,7 @@ static int emit_layer(pi0_plan *plan, const pi0_gemma_tower *tower, int layer, i
     h = emit_projection(plan, h, prefix, "self_attn.o_proj", a->width, q_width);
     x = emit_residual(plan, x, h, mod);
 
-    n = emit_norm(plan, tower, x, pi0_join_name(prefix, "post_attention_layernorm").text, &mod);
+    n = emit_norm(plan, tower, x, 2 * layer + 1, &mod);
     int gate = emit_projection(plan, n, prefix, "mlp.gate_proj", a->mlp, a->width); /* [R, mlp] */
     gate = pi0_plan_unary(plan, PI0_OP_GELU, gate);
     int up = emit_projection(plan, n, prefix, "mlp.up_proj", a->mlp, a->width);
@@ -96,5 +112,5 @@ int pi0_emit_gemma_norm(pi0_plan *plan, const pi0_gemma_tower *tower, int x)
 {
     int mod;
     pi0_plan_part(plan, tower->part, tower->arch->depth);
-    return emit_norm(plan, tower, x, pi0_join_name(tower->prefix, "norm").text, &mod);
+    return emit_norm(plan, tower, x, 2 * tower->arch->depth, &mod);
 }

@@ -158,25 +158,40 @@ typedef struct pi0_policy_sizes {
     int max_tokens; /* prompt rows, at most */
     int horizon;    /* action rows */
     int lanes;      /* max_batch */
+    int times;      /* flow times that the schedule holds, at most */
+    bool time_fold; /* a pass that changes what is emitted */
 } pi0_policy_sizes;
 
-/* Tensors of the two plans that the engine reads and writes. Ids belong to the plan named. */
+/* Tables by flow time: pi0's time half of the MLP, or the modulation of each of pi0.5's norms. */
+#define PI0_MAX_TABLES (2 * PI0_MAX_LAYERS + 1)
+
+/* Tensors of the plans that the engine reads, writes and connects. Ids belong to the plan named; -1: the plan has none. */
 typedef struct pi0_policy_io {
     /* context plan */
     int pictures;                             /* in: CAMERA rows, side*side*3 */
     int tokens;                               /* in: TEXT rows, i32 ids */
     int vision;                               /* out: IMAGE rows, prefix width; looked at for values that are not finite */
     int k[PI0_MAX_LAYERS], v[PI0_MAX_LAYERS]; /* out: PREFIX rows, kv_heads*head_dim */
+    /* schedule plan (time-fold) */
+    int n_tables;
+    int table[PI0_MAX_TABLES]; /* out: TIME rows */
     /* denoise plan */
-    int state;                                      /* in, pi0: LANE rows, action_dim; -1 for pi05 */
+    int state;                                      /* in, pi0: STATE rows, action_dim */
+    int table_in[PI0_MAX_TABLES];                   /* in: bound to table of schedule */
     int x;                                          /* in: ACTION rows, action_dim */
     int velocity;                                   /* out */
     int x_next;                                     /* out */
     int k_in[PI0_MAX_LAYERS], v_in[PI0_MAX_LAYERS]; /* in: PREFIX rows, bound to k, v of context */
 } pi0_policy_io;
 
-/* Builds both plans; every weight is declared by canonical name. */
-pi0_status pi0_policy_emit(const pi0_arch *arch, const pi0_policy_sizes *sizes, double min_period, double max_period, pi0_plan **context,
-                           pi0_plan **denoise, pi0_policy_io *io, pi0_error *err);
+/* The plans of a policy. */
+typedef struct pi0_policy_plans {
+    pi0_plan *context, *schedule /* with time-fold, else NULL */, *denoise;
+} pi0_policy_plans;
+
+/* Builds the plans; every weight is declared by canonical name. On failure all are NULL. */
+pi0_status pi0_policy_emit(const pi0_arch *arch, const pi0_policy_sizes *sizes, double min_period, double max_period,
+                           pi0_policy_plans *plans, pi0_policy_io *io, pi0_error *err);
+void pi0_policy_free(pi0_policy_plans *plans);
 
 #endif

@@ -26,11 +26,15 @@ typedef struct pi0_gemma_tower {
     const char *prefix; /* tensor names: "...language_model." or "...gemma_expert.model." */
     const char *part;   /* "prefix" or "expert" */
     const pi0_gemma_arch *arch;
-    int cond; /* [TIME, width] adaRMS condition, or -1: RMSNorm */
+    int cond;        /* [TIME, width] adaRMS condition, or -1 */
+    const int *mods; /* [2*depth+1] modulations of the norms, made elsewhere, or NULL; with neither: RMSNorm */
     pi0_attention_form attention;
     const int *k_in, *v_in; /* [depth] cached keys and values to attend to first, or NULL */
     int *k_out, *v_out;     /* [depth] receives this tower's own keys and values */
 } pi0_gemma_tower;
+
+/* The modulation [TIME, 3*width] of norm `index` (two a layer, then the last) from the condition. */
+int pi0_emit_modulation(pi0_plan *plan, const pi0_gemma_arch *arch, const char *prefix, int cond, int index);
 
 int pi0_emit_gemma(pi0_plan *plan, const pi0_gemma_tower *tower, int x);      /* all layers, without the last norm */
 int pi0_emit_gemma_norm(pi0_plan *plan, const pi0_gemma_tower *tower, int x); /* the last norm */

@@ -15,7 +15,8 @@ static int64_t elements(const pi0_tensor_view *view)
 /* The dtype that a weight has in memory: as stored unless its precision or its form asks for another. */
 static pi0_dtype memory_dtype(const pi0_checkpoint *checkpoint, const pi0_weight *weight)
 {
-    if (weight->use == PI0_USE_VECTOR || weight->n_sources == 0)
+    const bool folded = weight->form == PI0_FORM_RIGHT || weight->form == PI0_FORM_FOLD;
+    if (weight->use == PI0_USE_VECTOR || weight->n_sources == 0 || folded)
         return PI0_F32;
     const pi0_tensor_view *first = pi0_checkpoint_tensor(checkpoint, weight->source[0]);
     pi0_dtype stored = first ? first->dtype : PI0_F32;
@@ -119,6 +120,76 @@ static pi0_status find_source(const pi0_checkpoint *checkpoint, const pi0_weight
     return PI0_OK;
 }
 
+/* A source as f32, which must have `count` elements. *out: pi0_free. */
+static pi0_status source_as_f32(const pi0_checkpoint *checkpoint, const pi0_weight *weight, int source, int64_t count, float **out,
+                                pi0_error *err)
+{
+    const pi0_tensor_view *view = pi0_checkpoint_tensor(checkpoint, weight->source[source]);
+    *out = NULL;
+    if (!view || elements(view) != count) {
+        pi0_status status = pi0_fail(err, PI0_ERR_MODEL, "a tensor that the model needs is missing or has the wrong size");
+        pi0_err_where(err, "%s", weight->source[source]);
+        pi0_err_expected(err, "%lld elements", (long long)count);
+        return status;
+    }
+    *out = pi0_alloc_array((size_t)count, sizeof **out);
+    if (!*out)
+        return pi0_fail_memory(err, (size_t)count * sizeof **out, weight->source[source]);
+    return pi0_tensor_to_f32(view, *out, (size_t)count, err);
+}
+
+/* PI0_FORM_RIGHT, PI0_FORM_FOLD, PI0_FORM_FOLD_BIAS into out [rows, cols]: mlp is [n, 2n], its left half A. */
+static pi0_status fold(const pi0_checkpoint *checkpoint, const pi0_weight *weight, float *out, pi0_error *err)
+{
+    const bool bias = weight->form == PI0_FORM_FOLD_BIAS;
+    const int64_t n = bias ? weight->cols : weight->rows, cols = bias ? 1 : weight->cols; /* of what A multiplies */
+    float *mlp = NULL, *right = NULL, *constant = NULL;
+    pi0_status status;
+    PI0_TRY_GOTO(source_as_f32(checkpoint, weight, 0, n * 2 * n, &mlp, err));
+    if (weight->form != PI0_FORM_RIGHT)
+        PI0_TRY_GOTO(source_as_f32(checkpoint, weight, 1, n * cols, &right, err));
+    if (bias)
+        PI0_TRY_GOTO(source_as_f32(checkpoint, weight, 2, n, &constant, err));
+    for (int64_t i = 0; i < n; i++) {
+        if (weight->form == PI0_FORM_RIGHT) {
+            memcpy(out + i * n, mlp + i * 2 * n + n, (size_t)n * sizeof *out);
+            continue;
+        }
+        for (int64_t j = 0; j < cols; j++) {
+            double sum = bias ? (double)constant[i] : 0.0;
+            for (int64_t k = 0; k < n; k++)
+                sum += (double)mlp[i * 2 * n + k] * (double)right[k * cols + j];
+            out[i * cols + j] = (float)sum;
+        }
+    }
+fail:
+    pi0_free(mlp);
+    pi0_free(right);
+    pi0_free(constant);
+    return status;
+}
+
+static void one_part(const pi0_weight *weight, void *memory, pi0_host_weight *out)
+{
+    out->owned = memory;
+    out->n_parts = 1;
+    out->part[0].data = memory;
+    out->part[0].rows = weight->rows;
+}
+
+static pi0_status evaluate_fold(const pi0_checkpoint *checkpoint, const pi0_weight *weight, pi0_host_weight *out, pi0_error *err)
+{
+    float *memory = pi0_alloc_array((size_t)(weight->rows * weight->cols), sizeof *memory);
+    if (!memory)
+        return pi0_fail_memory(err, (size_t)(weight->rows * weight->cols) * sizeof *memory, weight->source[0]);
+    pi0_status status = fold(checkpoint, weight, memory, err);
+    if (status != PI0_OK)
+        pi0_free(memory);
+    else
+        one_part(weight, memory, out);
+    return status;
+}
+
 static pi0_status evaluate_copy(const pi0_checkpoint *checkpoint, const pi0_weight *weight, pi0_host_weight *out, pi0_error *err)
 {
     const size_t element = pi0_dtype_size(out->dtype);
@@ -158,6 +229,8 @@ static pi0_status evaluate_copy(const pi0_checkpoint *checkpoint, const pi0_weig
 pi0_status pi0_weight_evaluate(const pi0_checkpoint *checkpoint, const pi0_weight *weight, pi0_host_weight *out, pi0_error *err)
 {
     *out = (pi0_host_weight){.dtype = memory_dtype(checkpoint, weight), .rows = weight->rows, .cols = weight->cols};
+    if (weight->form == PI0_FORM_RIGHT || weight->form == PI0_FORM_FOLD || weight->form == PI0_FORM_FOLD_BIAS)
+        return evaluate_fold(checkpoint, weight, out, err);
     if (!is_view(checkpoint, weight))
         return evaluate_copy(checkpoint, weight, out, err);
     for (out->n_parts = 0; out->n_parts < weight->n_sources; out->n_parts++) {

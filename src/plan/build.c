@@ -172,6 +172,19 @@ int pi0_plan_weight(pi0_plan *plan, pi0_weight_form form, pi0_weight_use use, co
     return new_tensor(plan, (pi0_tensor){.kind = PI0_TENSOR_WEIGHT, .dtype = PI0_F32, .cols = (int)cols, .weight = plan->n_weights - 1});
 }
 
+void pi0_plan_weight_source(pi0_plan *plan, int tensor, const char *source)
+{
+    if (plan->failed != PI0_OK || tensor < 0)
+        return;
+    pi0_weight *weight = &plan->weights[plan->tensors[tensor].weight];
+    weight->source[weight->n_sources] = pi0_strdup(source);
+    if (!weight->source[weight->n_sources]) {
+        fail_memory(plan);
+        return;
+    }
+    weight->n_sources++;
+}
+
 /* ------------------------------------------------------------------ checks */
 
 /* An activation: an input or a value. */
@@ -242,8 +255,10 @@ int pi0_plan_unary(pi0_plan *plan, pi0_op_kind kind, int x)
 int pi0_plan_binary(pi0_plan *plan, pi0_op_kind kind, int a, int b)
 {
     const pi0_tensor *x = activation(plan, a);
+    const pi0_tensor *y = activation(plan, b);
     bool table = x && kind == PI0_OP_ADD && is_weight(plan, b, -1, x->cols);
-    if (!table && !same_shape(plan, a, b))
+    bool by_time = x && y && kind == PI0_OP_ADD && y->rows == PI0_ROWS_TIME && y->cols == x->cols;
+    if (!table && !by_time && !same_shape(plan, a, b))
         return fail_shape(plan, kind, "the inputs differ in shape");
     return append(plan, make_op(kind, a, b, -1), x->rows, x->cols);
 }

@@ -56,8 +56,12 @@ typedef enum pi0_weight_use {
 } pi0_weight_use;
 
 typedef enum pi0_weight_form {
-    PI0_FORM_TENSOR,    /* the sources one below the other, as stored */
-    PI0_FORM_ONE_PLUS,  /* 1 + w: Gemma's RMSNorm scale, in f32 */
+    PI0_FORM_TENSOR,   /* the sources one below the other, as stored */
+    PI0_FORM_ONE_PLUS, /* 1 + w: Gemma's RMSNorm scale, in f32 */
+    /* of a matrix [A | T] with twice as many columns as rows (time-fold), summed in f64, kept in f32: */
+    PI0_FORM_RIGHT,     /* T; source: the matrix */
+    PI0_FORM_FOLD,      /* A * w; sources: the matrix, w */
+    PI0_FORM_FOLD_BIAS, /* A * b + c; sources: the matrix, b, c */
     PI0_FORM_ROPE_TABLE /* no source: [2*positions, d/2]: cos of p * theta^(-2i/d) for all positions p, then sin */
 } pi0_weight_form;
 
@@ -185,6 +189,7 @@ void pi0_plan_part(pi0_plan *plan, const char *part, int layer);
 int pi0_plan_input(pi0_plan *plan, const char *name, pi0_dtype dtype, pi0_rows rows, int cols);
 void pi0_plan_output(pi0_plan *plan, int tensor, const char *name);
 int pi0_plan_weight(pi0_plan *plan, pi0_weight_form form, pi0_weight_use use, const char *source, int64_t rows, int64_t cols);
+void pi0_plan_weight_source(pi0_plan *plan, int tensor, const char *source); /* one more source of a weight that is no concatenation */
 
 int pi0_plan_patchify(pi0_plan *plan, int pictures, int side, int patch);
 int pi0_plan_embed(pi0_plan *plan, int ids, int table, float scale);

@@ -63,6 +63,15 @@ static void add_table_rows(const row_op *r, int row0, int row1)
     }
 }
 
+/* Adds to each row the table's row of its flow time. */
+static void add_time_rows(const row_op *r, int row0, int row1)
+{
+    const size_t ld = pi0_cpu_ld(r->exec, r->op->out);
+    for (int row = row0; row < row1; row++)
+        r->exec->device->kernels.add(row_of(r, r->op->in[0], row), ld, row_of(r, r->op->in[1], r->params->time_row[row]), ld,
+                                     row_of(r, r->op->out, row), ld, 1, (int)ld);
+}
+
 static void binary_rows(void *context, int row0, int row1, int thread)
 {
     (void)thread;
@@ -70,6 +79,10 @@ static void binary_rows(void *context, int row0, int row1, int thread)
     const pi0_kernels *k = &r->exec->device->kernels;
     if (pi0_cpu_tensor(r->exec, r->op->in[1])->kind == PI0_TENSOR_WEIGHT) {
         add_table_rows(r, row0, row1);
+        return;
+    }
+    if (pi0_cpu_tensor(r->exec, r->op->in[1])->rows == PI0_ROWS_TIME && pi0_cpu_tensor(r->exec, r->op->in[0])->rows != PI0_ROWS_TIME) {
+        add_time_rows(r, row0, row1);
         return;
     }
     const size_t ld = pi0_cpu_ld(r->exec, r->op->out);

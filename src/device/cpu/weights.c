@@ -20,8 +20,8 @@ pi0_gemm pi0_cpu_gemm_of(const pi0_weight *weight, pi0_dtype stored)
 {
     static const pi0_pairs pairs[] = {[PI0_PAIRING_ROPE] = PI0_PAIRS_ROPE, [PI0_PAIRING_GEGLU] = PI0_PAIRS_GEGLU};
     pi0_gemm g = {.w_dtype = stored, .ldw = (size_t)weight->cols, .k = (int)weight->cols};
-    g.part[0].n = (int)weight->rows; /* of a weight without sources: a test's */
-    for (int i = 0; i < weight->n_sources; i++)
+    g.part[0].n = (int)weight->rows;
+    for (int i = 0; i < weight->n_sources && weight->form == PI0_FORM_TENSOR; i++)
         g.part[i] = (pi0_gemm_part){.n = (int)weight->source_rows[i], .pairs = pairs[weight->pairing[i]], .head = weight->head};
     return g;
 }
