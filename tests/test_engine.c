@@ -265,7 +265,7 @@ static void order_passes_change_rounding_only(void **state)
     (void)state;
     static const char *const order[] = {
         "drop-masked", "flash-attention",
-        "drop-masked,flash-attention,rope-table,last-layer-kv,arena,replay,fuse-qkv,fuse-gate-up,add-norm,geglu,time-fold"};
+        "drop-masked,flash-attention,rope-table,last-layer-kv,arena,replay,fuse-qkv,fuse-gate-up,add-norm,geglu,time-fold,state-kv"};
     for (int model = 0; model < 2; model++) {
         const pi0_golden_case *c = model ? &pi05_case : &pi0_case;
         disabled = NULL;

@@ -76,7 +76,7 @@ static void count_weights(const pi0_checkpoint *checkpoint, const pi0_plan *plan
                           pi0_memory *memory)
 {
     for (int i = 0; i < plan->n_weights; i++) {
-        if (plan->weights[i].rows == 0)
+        if (plan->weights[i].rows == 0 || plan->weights[i].shared)
             continue;
         const pi0_weight_memory host = pi0_weight_memory_of(checkpoint, &plan->weights[i]);
         const uint64_t packed = api->weight_bytes(device, &plan->weights[i], host.dtype);
@@ -154,6 +154,7 @@ pi0_status pi0_blueprint_make(const pi0_checkpoint *checkpoint, const pi0_recipe
     PI0_TRY_GOTO(pi0_passes_check(options->disable, err));
     PI0_TRY_GOTO(choose_precision(checkpoint, options->precision, &out->precision, err));
     PI0_TRY_GOTO(choose_sizes(checkpoint, facts, options, &out->sizes, err));
+    out->sizes.state_kv = !out->arch.pi05 && pi0_pass_enabled(options->disable, "state-kv");
     out->sizes.time_fold = pi0_pass_enabled(options->disable, "time-fold");
     out->sizes.times = pi0_max_int(1, pi0_min_int(facts->steps, PI0_MAX_STEPS));
     PI0_TRY_GOTO(pi0_policy_emit(&out->arch, &out->sizes, facts->min_period, facts->max_period, &out->plans, &out->io, err));
@@ -163,6 +164,7 @@ pi0_status pi0_blueprint_make(const pi0_checkpoint *checkpoint, const pi0_recipe
             PI0_TRY_GOTO(prepare_plan(plans[i], out->precision, options->disable, api, &out->expanded, err));
             out->workspace = pi0_max_size(out->workspace, api->workspace(device, plans[i]));
         }
+    pi0_plan_share(out->plans.context, out->plans.denoise);
     plan_memory(checkpoint, api, device, out);
     PI0_TRY_GOTO(check_limit(&out->memory, options->memory_limit, err));
     return PI0_OK;

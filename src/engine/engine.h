@@ -17,7 +17,7 @@ typedef struct pi0_program {
 
 /* Host arrays behind the parameter block, sized for all lanes. */
 typedef struct pi0_param_arrays {
-    int32_t *prefix_position, *suffix_position, *time_row;
+    int32_t *prefix_position, *suffix_position, *state_position, *action_position, *time_row;
     uint8_t *prefix_mask;
     int32_t *tokens;
     float time[PI0_MAX_STEPS]; /* of each step */
@@ -40,6 +40,7 @@ struct pi0_model {
     } scheduled;
     pi0_buffer pictures, tokens, vision, state, x, x_next, velocity, arena, workspace;
     pi0_buffer k[PI0_MAX_LAYERS], v[PI0_MAX_LAYERS];
+    pi0_buffer state_k[PI0_MAX_LAYERS], state_v[PI0_MAX_LAYERS]; /* state-kv */
     pi0_params params;
     pi0_param_arrays arrays;
     float *host_actions; /* [lanes*H, A] one step's x on the host */

@@ -72,8 +72,13 @@ static void set_lane_positions(batch *b, int lane)
         valid += counts;
         model->arrays.prefix_position[prefix.first + row] = pi0_max_int(valid - 1, 0);
     }
+    const pi0_span state = model->params.span[PI0_ROWS_STATE][lane], action = model->params.span[PI0_ROWS_ACTION][lane];
     for (int row = 0; row < suffix.count; row++)
         model->arrays.suffix_position[suffix.first + row] = valid + row;
+    for (int row = 0; row < state.count; row++)
+        model->arrays.state_position[state.first + row] = valid + row;
+    for (int row = 0; row < action.count; row++)
+        model->arrays.action_position[action.first + row] = valid + state.count + row;
     b->valid[lane] = valid;
 }
 
@@ -101,6 +106,8 @@ static void fill_params(batch *b)
     }
     p->prefix_position = model->arrays.prefix_position;
     p->suffix_position = model->arrays.suffix_position;
+    p->state_position = model->arrays.state_position;
+    p->action_position = model->arrays.action_position;
     p->prefix_mask = model->context.plan->live_rows ? NULL : model->arrays.prefix_mask;
     p->time_row = model->arrays.time_row;
     fill_times(b);
@@ -119,7 +126,7 @@ static pi0_status write_inputs(batch *b, pi0_error *err)
                                       session->pixels[b->order[lane][i]], picture, err));
         for (size_t i = 0; i < session->n_tokens; i++)
             model->arrays.tokens[text.first + (int)i] = (int32_t)session->tokens[i];
-        if (model->io.state >= 0)
+        if (model->state.handle)
             PI0_TRY(model->api->write(model->device, &model->state, rows_bytes(model, model->params.span[PI0_ROWS_STATE][lane].first),
                                       session->model_state, rows_bytes(model, 1), err));
         PI0_TRY(model->api->write(model->device, &model->x, rows_bytes(model, model->params.span[PI0_ROWS_ACTION][lane].first),

@@ -64,6 +64,8 @@ static void close_program(pi0_model *model, pi0_program *program)
     for (int i = 0; program->plan && i < program->plan->n_weights; i++) {
         if (!program->weights)
             break;
+        if (program->plan->weights[i].shared)
+            continue; /* the context's */
         if (program->weights[i].buffer.handle)
             model->api->free(model->device, &program->weights[i].buffer);
         pi0_free(program->weights[i].host.owned);
@@ -88,6 +90,10 @@ static void free_buffers(pi0_model *model)
             model->api->free(model->device, &model->k[layer]);
         if (model->v[layer].handle)
             model->api->free(model->device, &model->v[layer]);
+        if (model->state_k[layer].handle)
+            model->api->free(model->device, &model->state_k[layer]);
+        if (model->state_v[layer].handle)
+            model->api->free(model->device, &model->state_v[layer]);
     }
 }
 
@@ -106,6 +112,8 @@ void pi0_close(pi0_model **handle)
     }
     pi0_free(model->arrays.prefix_position);
     pi0_free(model->arrays.suffix_position);
+    pi0_free(model->arrays.state_position);
+    pi0_free(model->arrays.action_position);
     pi0_free(model->arrays.time_row);
     pi0_free(model->arrays.prefix_mask);
     pi0_free(model->arrays.tokens);
@@ -154,7 +162,12 @@ static pi0_status alloc_buffers(pi0_model *model, size_t workspace, pi0_error *e
         PI0_TRY(alloc_io(model, context, io->k[layer], &model->k[layer], err));
         PI0_TRY(alloc_io(model, context, io->v[layer], &model->v[layer], err));
     }
-    PI0_TRY(alloc_io(model, denoise, io->state, &model->state, err));
+    for (int layer = 0; layer < model->arch.expert.depth && model->sizes.state_kv; layer++) {
+        PI0_TRY(alloc_io(model, context, io->state_k[layer], &model->state_k[layer], err));
+        PI0_TRY(alloc_io(model, context, io->state_v[layer], &model->state_v[layer], err));
+    }
+    PI0_TRY(alloc_io(model, context, io->context_state, &model->state, err));
+    PI0_TRY(alloc_io(model, denoise, io->state, &model->state, err)); /* one of the two */
     PI0_TRY(alloc_io(model, denoise, io->x, &model->x, err));
     PI0_TRY(alloc_io(model, denoise, io->velocity, &model->velocity, err));
     PI0_TRY(alloc_io(model, denoise, io->x_next, &model->x_next, err));
@@ -175,13 +188,15 @@ static pi0_status alloc_arrays(pi0_model *model, pi0_error *err)
     const size_t width = (size_t)pi0_max_int(model->arch.prefix.width, model->arch.prefix.kv_heads * model->arch.prefix.head_dim);
     a->prefix_position = pi0_alloc_array(prefix, sizeof *a->prefix_position);
     a->suffix_position = pi0_alloc_array(suffix, sizeof *a->suffix_position);
+    a->state_position = pi0_alloc_array(suffix, sizeof *a->state_position);
+    a->action_position = pi0_alloc_array(suffix, sizeof *a->action_position);
     a->time_row = pi0_alloc_array(suffix, sizeof *a->time_row);
     a->prefix_mask = pi0_alloc_array(prefix, sizeof *a->prefix_mask);
     a->tokens = pi0_alloc_array((size_t)rows[PI0_ROWS_TEXT], sizeof *a->tokens);
     model->host_actions = pi0_alloc_array(suffix * (size_t)model->arch.action_dim, sizeof(float));
     model->host_rows = pi0_alloc_array(prefix * width, sizeof(float));
-    if (!a->prefix_position || !a->suffix_position || !a->time_row || !a->prefix_mask || !a->tokens || !model->host_actions ||
-        !model->host_rows)
+    if (!a->prefix_position || !a->suffix_position || !a->state_position || !a->action_position || !a->time_row || !a->prefix_mask ||
+        !a->tokens || !model->host_actions || !model->host_rows)
         return pi0_fail_memory(err, prefix * width * sizeof(float), "the parameter block");
     return PI0_OK;
 }
@@ -213,6 +228,10 @@ static pi0_status import_weights(pi0_model *model, pi0_program *program, uint64_
             return pi0_fail(err, PI0_ERR_CANCELLED, "loading was cancelled");
         if (plan->weights[i].rows == 0)
             continue;
+        if (plan->weights[i].shared) {
+            *weight = model->context.weights[plan->weights[i].shared - 1];
+            continue;
+        }
         PI0_TRY(import_weight(model, &plan->weights[i], weight, err));
         *done += weight->buffer.bytes ? weight->buffer.bytes
                                       : (uint64_t)(plan->weights[i].rows * plan->weights[i].cols) * pi0_dtype_size(weight->host.dtype);
@@ -246,6 +265,12 @@ static pi0_status bind_tensors(pi0_model *model, pi0_error *err)
         c[io->k[layer]] = d[io->k_in[layer]] = model->k[layer];
         c[io->v[layer]] = d[io->v_in[layer]] = model->v[layer];
     }
+    for (int layer = 0; layer < model->arch.expert.depth && model->sizes.state_kv; layer++) {
+        c[io->state_k[layer]] = d[io->state_k_in[layer]] = model->state_k[layer];
+        c[io->state_v[layer]] = d[io->state_v_in[layer]] = model->state_v[layer];
+    }
+    if (io->context_state >= 0)
+        c[io->context_state] = model->state;
     if (io->state >= 0)
         d[io->state] = model->state;
     d[io->x] = model->x;

@@ -87,6 +87,10 @@ static int emit_layer(pi0_plan *plan, const pi0_gemma_tower *tower, int layer, i
     int v = emit_projection(plan, n, prefix, "self_attn.v_proj", kv_width, a->width);
     tower->k_out[layer] = k;
     tower->v_out[layer] = v;
+    if (tower->k_state) {
+        k = pi0_plan_concat_rows(plan, tower->k_state[layer], k, PI0_ROWS_SUFFIX);
+        v = pi0_plan_concat_rows(plan, tower->v_state[layer], v, PI0_ROWS_SUFFIX);
+    }
     int h = tower->k_in ? pi0_plan_attention(plan, &tower->attention, q, tower->k_in[layer], tower->v_in[layer], k, v)
                         : pi0_plan_attention(plan, &tower->attention, q, k, v, -1, -1);
     h = emit_projection(plan, h, prefix, "self_attn.o_proj", a->width, q_width);

@@ -154,12 +154,12 @@ pi0_precision pi0_checkpoint_precision(const pi0_checkpoint *checkpoint);
 /* ------------------------------------------------------------------ vision.c, gemma.c, policy.c: the computation, as two plans */
 
 typedef struct pi0_policy_sizes {
-    int cameras;    /* slots of the model */
-    int max_tokens; /* prompt rows, at most */
-    int horizon;    /* action rows */
-    int lanes;      /* max_batch */
-    int times;      /* flow times that the schedule holds, at most */
-    bool time_fold; /* a pass that changes what is emitted */
+    int cameras;              /* slots of the model */
+    int max_tokens;           /* prompt rows, at most */
+    int horizon;              /* action rows */
+    int lanes;                /* max_batch */
+    int times;                /* flow times that the schedule holds, at most */
+    bool state_kv, time_fold; /* passes that change what is emitted */
 } pi0_policy_sizes;
 
 /* Tables by flow time: pi0's time half of the MLP, or the modulation of each of pi0.5's norms. */
@@ -168,20 +168,23 @@ typedef struct pi0_policy_sizes {
 /* Tensors of the plans that the engine reads, writes and connects. Ids belong to the plan named; -1: the plan has none. */
 typedef struct pi0_policy_io {
     /* context plan */
-    int pictures;                             /* in: CAMERA rows, side*side*3 */
-    int tokens;                               /* in: TEXT rows, i32 ids */
-    int vision;                               /* out: IMAGE rows, prefix width; looked at for values that are not finite */
-    int k[PI0_MAX_LAYERS], v[PI0_MAX_LAYERS]; /* out: PREFIX rows, kv_heads*head_dim */
+    int pictures;                                         /* in: CAMERA rows, side*side*3 */
+    int tokens;                                           /* in: TEXT rows, i32 ids */
+    int vision;                                           /* out: IMAGE rows, prefix width; looked at for values that are not finite */
+    int k[PI0_MAX_LAYERS], v[PI0_MAX_LAYERS];             /* out: PREFIX rows, kv_heads*head_dim */
+    int context_state;                                    /* in, pi0 with state-kv: STATE rows, action_dim */
+    int state_k[PI0_MAX_LAYERS], state_v[PI0_MAX_LAYERS]; /* out, with it: STATE rows */
     /* schedule plan (time-fold) */
     int n_tables;
     int table[PI0_MAX_TABLES]; /* out: TIME rows */
     /* denoise plan */
-    int state;                                      /* in, pi0: STATE rows, action_dim */
-    int table_in[PI0_MAX_TABLES];                   /* in: bound to table of schedule */
-    int x;                                          /* in: ACTION rows, action_dim */
-    int velocity;                                   /* out */
-    int x_next;                                     /* out */
-    int k_in[PI0_MAX_LAYERS], v_in[PI0_MAX_LAYERS]; /* in: PREFIX rows, bound to k, v of context */
+    int state;                                                  /* in, pi0 without state-kv: STATE rows, action_dim */
+    int state_k_in[PI0_MAX_LAYERS], state_v_in[PI0_MAX_LAYERS]; /* in, with it: bound to state_k, state_v of context */
+    int table_in[PI0_MAX_TABLES];                               /* in: bound to table of schedule */
+    int x;                                                      /* in: ACTION rows, action_dim */
+    int velocity;                                               /* out */
+    int x_next;                                                 /* out */
+    int k_in[PI0_MAX_LAYERS], v_in[PI0_MAX_LAYERS];             /* in: PREFIX rows, bound to k, v of context */
 } pi0_policy_io;
 
 /* The plans of a policy. */

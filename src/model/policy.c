@@ -23,6 +23,34 @@ static void fill_max_rows(const pi0_arch *arch, const pi0_policy_sizes *s, int m
     max_rows[PI0_ROWS_TIME] = s->time_fold ? s->times : 1;
 }
 
+/* pi0's state token through the expert, for its keys and values: it attends to the prefix and itself. */
+static void emit_state(pi0_plan *plan, const pi0_arch *arch, int lane_prefix, pi0_policy_io *io)
+{
+    pi0_plan_part(plan, "expert", -1);
+    io->context_state = pi0_plan_input(plan, "state", PI0_F32, PI0_ROWS_STATE, arch->action_dim);
+    int x = pi0_emit_exact(plan, io->context_state, "state_proj", arch->expert.width, arch->action_dim);
+    const pi0_gemma_tower tower = {
+        .prefix = EXPERT,
+        .part = "expert",
+        .arch = &arch->expert,
+        .cond = -1,
+        .attention = {.heads = arch->expert.heads,
+                      .kv_heads = arch->expert.kv_heads,
+                      .head_dim = arch->expert.head_dim,
+                      .keys = lane_prefix + 1,
+                      .masked = true},
+        .k_in = io->k,
+        .v_in = io->v,
+        .k_out = io->state_k,
+        .v_out = io->state_v,
+    };
+    pi0_emit_gemma(plan, &tower, x);
+    for (int layer = 0; layer < arch->expert.depth; layer++) {
+        pi0_plan_output(plan, io->state_k[layer], "state_k");
+        pi0_plan_output(plan, io->state_v[layer], "state_v");
+    }
+}
+
 static void emit_context(pi0_plan *plan, const pi0_arch *arch, const pi0_policy_sizes *sizes, pi0_policy_io *io)
 {
     const int side = arch->vision.side, lane_prefix = sizes->cameras * arch->vision.tokens + sizes->max_tokens;
@@ -55,6 +83,8 @@ static void emit_context(pi0_plan *plan, const pi0_arch *arch, const pi0_policy_
         pi0_plan_output(plan, io->k[layer], "prefix_k");
         pi0_plan_output(plan, io->v[layer], "prefix_v");
     }
+    if (sizes->state_kv)
+        emit_state(plan, arch, lane_prefix, io);
 }
 
 #define MLP_IN "action_time_mlp_in"
@@ -83,13 +113,15 @@ static int emit_actions_pi0(pi0_plan *plan, const pi0_arch *arch, bool time_fold
     return pi0_plan_unary(plan, PI0_OP_SILU, pi0_plan_binary(plan, PI0_OP_ADD, h, emit_table_input(plan, io, width)));
 }
 
-/* pi0: [state | actions]. */
-static int emit_suffix_pi0(pi0_plan *plan, const pi0_arch *arch, bool time_fold, int time, pi0_policy_io *io)
+/* pi0: [state | actions], or the actions alone when the state is part of the context. */
+static int emit_suffix_pi0(pi0_plan *plan, const pi0_arch *arch, const pi0_policy_sizes *sizes, int time, pi0_policy_io *io)
 {
     const int width = arch->expert.width, dim = arch->action_dim;
+    if (sizes->state_kv)
+        return pi0_emit_exact(plan, emit_actions_pi0(plan, arch, sizes->time_fold, time, io), "action_time_mlp_out", width, width);
     io->state = pi0_plan_input(plan, "state", PI0_F32, PI0_ROWS_STATE, dim);
     int state = pi0_emit_exact(plan, io->state, "state_proj", width, dim);
-    int h = emit_actions_pi0(plan, arch, time_fold, time, io);
+    int h = emit_actions_pi0(plan, arch, sizes->time_fold, time, io);
     h = pi0_emit_exact(plan, h, "action_time_mlp_out", width, width);
     return pi0_plan_concat_rows(plan, state, h, PI0_ROWS_SUFFIX);
 }
@@ -147,15 +179,20 @@ static void emit_denoise(pi0_plan *plan, const pi0_arch *arch, const pi0_policy_
                       .kv_heads = arch->expert.kv_heads,
                       .head_dim = arch->expert.head_dim,
                       .keys = lane_prefix + lane_suffix,
-                      .alone = !arch->pi05,
+                      .alone = !arch->pi05 && !sizes->state_kv,
                       .masked = true},
         .k_in = io->k_in,
         .v_in = io->v_in,
         .k_out = k_own,
         .v_out = v_own,
     };
-    int x = arch->pi05 ? pi0_emit_exact(plan, io->x, ACTION_IN, arch->expert.width, dim)
-                       : emit_suffix_pi0(plan, arch, sizes->time_fold, time, io);
+    for (int layer = 0; layer < arch->expert.depth && sizes->state_kv; layer++) {
+        io->state_k_in[layer] = pi0_plan_input(plan, "state_k", PI0_F32, PI0_ROWS_STATE, kv_width);
+        io->state_v_in[layer] = pi0_plan_input(plan, "state_v", PI0_F32, PI0_ROWS_STATE, kv_width);
+        tower.k_state = io->state_k_in;
+        tower.v_state = io->state_v_in;
+    }
+    int x = arch->pi05 ? pi0_emit_exact(plan, io->x, ACTION_IN, arch->expert.width, dim) : emit_suffix_pi0(plan, arch, sizes, time, io);
     if (arch->pi05 && sizes->time_fold) {
         for (int i = 0; i < 2 * arch->expert.depth + 1; i++)
             mods[i] = emit_table_input(plan, io, 3 * arch->expert.width);
@@ -165,7 +202,7 @@ static void emit_denoise(pi0_plan *plan, const pi0_arch *arch, const pi0_policy_
     }
     x = pi0_emit_gemma_norm(plan, &tower, pi0_emit_gemma(plan, &tower, x));
     pi0_plan_part(plan, "action", -1);
-    if (!arch->pi05)
+    if (!arch->pi05 && !sizes->state_kv)
         x = pi0_plan_take_rows(plan, x, PI0_ROWS_ACTION);
     io->velocity = pi0_emit_exact(plan, x, "action_out_proj", dim, arch->expert.width);
     io->x_next = pi0_plan_binary(plan, PI0_OP_EULER, io->x, io->velocity);
@@ -186,7 +223,7 @@ pi0_status pi0_policy_emit(const pi0_arch *arch, const pi0_policy_sizes *sizes, 
     int max_rows[PI0_ROWS_COUNT];
     fill_max_rows(arch, sizes, max_rows);
     *plans = (pi0_policy_plans){0};
-    io->state = -1;
+    io->state = io->context_state = -1;
     io->n_tables = 0;
     pi0_status status;
     PI0_TRY_GOTO(pi0_plan_create("context", max_rows, arch->vision.tokens, &plans->context, err));

@@ -29,8 +29,9 @@ typedef struct pi0_gemma_tower {
     int cond;        /* [TIME, width] adaRMS condition, or -1 */
     const int *mods; /* [2*depth+1] modulations of the norms, made elsewhere, or NULL; with neither: RMSNorm */
     pi0_attention_form attention;
-    const int *k_in, *v_in; /* [depth] cached keys and values to attend to first, or NULL */
-    int *k_out, *v_out;     /* [depth] receives this tower's own keys and values */
+    const int *k_in, *v_in;       /* [depth] cached keys and values to attend to first, or NULL */
+    const int *k_state, *v_state; /* [depth] the state's keys and values, which its actions see before their own, or NULL */
+    int *k_out, *v_out;           /* [depth] receives this tower's own keys and values */
 } pi0_gemma_tower;
 
 /* The modulation [TIME, 3*width] of norm `index` (two a layer, then the last) from the condition. */

@@ -304,8 +304,10 @@ int pi0_plan_gated_add(pi0_plan *plan, int x, int branch, int mod)
 int pi0_plan_rope(pi0_plan *plan, int x, int heads, int head_dim)
 {
     const pi0_tensor *a = activation(plan, x);
-    if (!a || (a->rows != PI0_ROWS_PREFIX && a->rows != PI0_ROWS_SUFFIX) || head_dim % 2 || a->cols != heads * head_dim)
-        return fail_shape(plan, PI0_OP_ROPE, "needs PREFIX or SUFFIX rows of heads * head_dim columns, head_dim even");
+    bool placed =
+        a && (a->rows == PI0_ROWS_PREFIX || a->rows == PI0_ROWS_SUFFIX || a->rows == PI0_ROWS_STATE || a->rows == PI0_ROWS_ACTION);
+    if (!placed || head_dim % 2 || a->cols != heads * head_dim)
+        return fail_shape(plan, PI0_OP_ROPE, "needs rows that have positions, heads * head_dim columns, head_dim even");
     pi0_op op = make_op(PI0_OP_ROPE, x, -1, -1);
     op.heads = heads;
     op.head_dim = head_dim;
@@ -320,7 +322,9 @@ static bool attention_shapes(const pi0_plan *plan, const pi0_attention_form *f, 
         return false;
     if (!same_shape(plan, k, v) || (k2 >= 0) != (v2 >= 0))
         return false;
-    return k2 < 0 || (same_shape(plan, k2, v2) && t2->cols == kv_cols && t2->rows == tq->rows);
+    /* actions may see the state's key before their own */
+    return k2 < 0 || (same_shape(plan, k2, v2) && t2->cols == kv_cols &&
+                      (t2->rows == tq->rows || (t2->rows == PI0_ROWS_SUFFIX && tq->rows == PI0_ROWS_ACTION)));
 }
 
 int pi0_plan_attention(pi0_plan *plan, const pi0_attention_form *form, int q, int k, int v, int k2, int v2)

@@ -40,6 +40,8 @@ typedef struct pi0_params {
     int total[PI0_ROWS_COUNT];                    /* live rows of all lanes */
     const int32_t *prefix_position;               /* [PREFIX rows] RoPE positions */
     const int32_t *suffix_position;               /* [SUFFIX rows] */
+    const int32_t *state_position;                /* [STATE rows] */
+    const int32_t *action_position;               /* [ACTION rows] */
     const uint8_t *prefix_mask;                   /* [PREFIX rows] 0 = not attended; NULL = all are (drop-masked) */
     const int32_t *time_row;                      /* [action rows] which TIME row conditions it */
     const float *time;                            /* [TIME rows] flow time, 1 = noise, 0 = actions */
@@ -81,6 +83,7 @@ typedef struct pi0_weight {
     pi0_weight_use use;
     pi0_precision precision; /* STORED until the quantise pass has run: of both sides of the product */
     int most_rows;           /* of the products that read it, once the quantise pass has run */
+    int shared;              /* 1 + index of the weight of an earlier plan that this is, or 0 (pi0_plan_share) */
     int n_sources;
     char *source[PI0_MAX_SOURCES]; /* canonical names, owned */
     int64_t source_rows[PI0_MAX_SOURCES];
@@ -235,6 +238,9 @@ pi0_status pi0_passes_run(pi0_plan *plan, const char *disabled, pi0_error *err);
 
 /* The one place where precision is decided: every matrix gets what the policy says, and learns how tall its products can be. */
 void pi0_plan_quantise(pi0_plan *plan, pi0_precision matrices);
+
+/* Every weight of `plan` that `earlier` has too becomes shared, and both expect the taller products of the two. After quantise. */
+void pi0_plan_share(pi0_plan *earlier, pi0_plan *plan);
 
 /* For passes: rewriting keeps tensor ids; ops marked with kind PI0_OP_COUNT are removed by pi0_plan_compact. */
 void pi0_plan_compact(pi0_plan *plan);

@@ -1,4 +1,6 @@
 /* What passes share: looking around in a plan and removing ops. */
+#include <string.h>
+
 #include "plan/plan.h"
 
 int pi0_plan_producer(const pi0_plan *plan, int tensor)
@@ -90,4 +92,25 @@ void pi0_plan_quantise(pi0_plan *plan, pi0_precision matrices)
             weight->most_rows = pi0_max_int(weight->most_rows, plan->max_rows[plan->tensors[op->out].rows]);
         }
     }
+}
+
+static bool same_weight(const pi0_weight *a, const pi0_weight *b)
+{
+    bool same = a->form == b->form && a->use == b->use && a->precision == b->precision && a->n_sources == b->n_sources &&
+                a->n_sources > 0 && a->rows == b->rows && a->cols == b->cols && a->head == b->head;
+    for (int i = 0; same && i < a->n_sources; i++)
+        same = a->pairing[i] == b->pairing[i] && strcmp(a->source[i], b->source[i]) == 0;
+    return same;
+}
+
+void pi0_plan_share(pi0_plan *earlier, pi0_plan *plan)
+{
+    for (int i = 0; i < plan->n_weights; i++)
+        for (int j = 0; j < earlier->n_weights && !plan->weights[i].shared; j++) {
+            pi0_weight *mine = &plan->weights[i], *theirs = &earlier->weights[j];
+            if (!same_weight(mine, theirs))
+                continue;
+            mine->shared = j + 1;
+            mine->most_rows = theirs->most_rows = pi0_max_int(mine->most_rows, theirs->most_rows);
+        }
 }

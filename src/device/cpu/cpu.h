@@ -81,10 +81,14 @@ static inline const pi0_device_weight *pi0_cpu_weight(const pi0_exec *exec, int 
 {
     return &exec->weights[exec->plan->tensors[tensor].weight];
 }
-/* RoPE position of each row of a PREFIX or SUFFIX tensor. */
+/* RoPE position of each row of a tensor whose rows have one. */
 static inline const int32_t *pi0_cpu_positions(const pi0_exec *exec, int tensor, const pi0_params *params)
 {
-    return exec->plan->tensors[tensor].rows == PI0_ROWS_PREFIX ? params->prefix_position : params->suffix_position;
+    const pi0_rows rows = exec->plan->tensors[tensor].rows;
+    return rows == PI0_ROWS_PREFIX   ? params->prefix_position
+           : rows == PI0_ROWS_SUFFIX ? params->suffix_position
+           : rows == PI0_ROWS_STATE  ? params->state_position
+                                     : params->action_position;
 }
 static inline int pi0_cpu_live(const pi0_exec *exec, int tensor, const pi0_params *params)
 {

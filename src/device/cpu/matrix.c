@@ -162,8 +162,25 @@ static const float *rows_at(const pi0_exec *exec, int tensor, int row)
     return pi0_cpu_f32(exec, tensor) + (size_t)row * pi0_cpu_ld(exec, tensor);
 }
 
+/* The rows that the keys of both runs stand for; softmax has none among its inputs and takes them from the op that made its scores. */
+typedef struct key_rows {
+    pi0_rows first, second;
+    bool two_runs;
+} key_rows;
+
+static key_rows key_rows_of(const pi0_exec *exec, const pi0_op *op)
+{
+    while (op->kind == PI0_OP_SOFTMAX)
+        op = &exec->plan->ops[pi0_plan_producer(exec->plan, op->in[0])];
+    const int second = op->kind == PI0_OP_ATTENTION ? op->in[3] : op->in[2];
+    key_rows rows = {.first = pi0_cpu_tensor(exec, op->in[1])->rows, .two_runs = second >= 0};
+    if (rows.two_runs)
+        rows.second = pi0_cpu_tensor(exec, second)->rows;
+    return rows;
+}
+
 /* Fills in the problem of one group. Tensors that a piece does not have stay NULL. */
-static pi0_attention describe(const attention_job *job, int group, pi0_rows key_rows)
+static pi0_attention describe(const attention_job *job, int group, const key_rows *rows)
 {
     const pi0_exec *exec = job->exec;
     const pi0_op *op = job->op;
@@ -171,11 +188,11 @@ static pi0_attention describe(const attention_job *job, int group, pi0_rows key_
     const bool whole = op->kind == PI0_OP_ATTENTION, scores = op->kind == PI0_OP_ATTN_SCORES;
     const int q = whole || scores ? op->in[0] : -1, k = whole || scores ? op->in[1] : -1, v = whole ? op->in[2] : scores ? -1 : op->in[1];
     const int k2 = whole ? op->in[3] : scores ? op->in[2] : -1, v2 = whole ? op->in[4] : scores ? -1 : op->in[2];
-    const pi0_span queries = group_span(job, query_rows, group), keys = group_span(job, key_rows, group);
-    const bool second = k2 >= 0 || v2 >= 0;
+    const pi0_span queries = group_span(job, query_rows, group), keys = group_span(job, rows->first, group);
+    const pi0_span own = rows->two_runs ? group_span(job, rows->second, group) : (pi0_span){0, 0};
     pi0_attention a = {.rows = queries.count,
                        .keys = keys.count,
-                       .keys2 = second ? queries.count : 0,
+                       .keys2 = own.count,
                        .heads = op->heads,
                        .kv_heads = op->kv_heads,
                        .d = op->head_dim,
@@ -193,19 +210,10 @@ static pi0_attention describe(const attention_job *job, int group, pi0_rows key_
     }
     a.k = k >= 0 ? rows_at(exec, k, keys.first) : NULL;
     a.v = v >= 0 ? rows_at(exec, v, keys.first) : NULL;
-    a.k2 = k2 >= 0 ? rows_at(exec, k2, queries.first) : NULL;
-    a.v2 = v2 >= 0 ? rows_at(exec, v2, queries.first) : NULL;
+    a.k2 = k2 >= 0 ? rows_at(exec, k2, own.first) : NULL;
+    a.v2 = v2 >= 0 ? rows_at(exec, v2, own.first) : NULL;
     a.mask = op->masked && job->params->prefix_mask ? job->params->prefix_mask + keys.first : NULL;
     return a;
-}
-
-/* The rows that keys stand for; softmax has none among its inputs and takes them from the op that made its scores. */
-static pi0_rows key_rows_of(const pi0_exec *exec, const pi0_op *op, bool *second)
-{
-    while (op->kind == PI0_OP_SOFTMAX)
-        op = &exec->plan->ops[pi0_plan_producer(exec->plan, op->in[0])];
-    *second = op->kind == PI0_OP_ATTENTION ? op->in[3] >= 0 : op->in[2] >= 0;
-    return pi0_cpu_tensor(exec, op->in[1])->rows;
 }
 
 static void run_piece(const attention_job *job, int group, int head, int row0, int row1, int thread)
@@ -213,9 +221,8 @@ static void run_piece(const attention_job *job, int group, int head, int row0, i
     const pi0_exec *exec = job->exec;
     const pi0_op *op = job->op;
     const pi0_kernels *kernels = &exec->device->kernels;
-    bool second;
-    const pi0_rows key_rows = key_rows_of(exec, op, &second);
-    const pi0_attention a = describe(job, group, key_rows);
+    const key_rows rows = key_rows_of(exec, op);
+    const pi0_attention a = describe(job, group, &rows);
     if (op->kind == PI0_OP_ATTENTION) {
         const bool bf16 = op->precision != PI0_PRECISION_F32 && kernels->attention[PI0_GEMM_BF16];
         kernels->attention[bf16 ? PI0_GEMM_BF16 : PI0_GEMM_F32](&a, head, row0, row1, thread_workspace(exec, thread));
@@ -231,7 +238,7 @@ static void run_piece(const attention_job *job, int group, int head, int row0, i
         kernels->attention_mix(&a, head, row0, row1, scores, ld);
     } else {
         const float *from = pi0_cpu_f32(exec, op->in[0]) + (size_t)first * ld + (size_t)head * (size_t)op->keys;
-        const int live = a.keys + (second ? a.rows : 0);
+        const int live = a.keys + a.keys2;
         for (int row = row0; row < row1; row++) {
             if (from != scores)
                 __builtin_memcpy(scores + (size_t)row * ld, from + (size_t)row * ld, (size_t)live * sizeof *scores);
