@@ -204,8 +204,9 @@ PI0_API pi0_status pi0_inspect(const char *path, const pi0_options *options, cha
 /* The whole recipe as JSON text, to be edited and given back as pi0_options.recipe. */
 PI0_API pi0_status pi0_recipe_text(const char *path, const pi0_options *options, char **json, pi0_error *err);
 
-/* Machine, instruction sets, devices with the reason each is or is not usable, libraries; with path also the model's health. */
-PI0_API pi0_status pi0_doctor(const char *path, const pi0_options *options, char **json, pi0_error *err);
+/* Machine, instruction sets, devices with the reason each is or is not usable, libraries; with path also the model's health. With
+ * measure != 0 also what the machine can do, found out in 2 to 5 seconds on options->threads threads: arithmetic, caches, memory. */
+PI0_API pi0_status pi0_doctor(const char *path, const pi0_options *options, int measure, char **json, pi0_error *err);
 PI0_API void pi0_text_free(char **text);
 
 /* ------------------------------------------------------------------ one robot */
@@ -225,6 +226,9 @@ PI0_API pi0_status pi0_set_state(pi0_session *session, const double *state, size
 
 /* The instruction. NULL: the recipe's default prompt, an error if it has none. */
 PI0_API pi0_status pi0_set_prompt(pi0_session *session, const char *prompt, pi0_error *err);
+
+/* The instruction as token ids, for callers with a tokenizer of their own: all that the model is to see, BOS and frame included. */
+PI0_API pi0_status pi0_set_tokens(pi0_session *session, const int64_t *ids, size_t count, pi0_error *err);
 
 /* Noise of the next inference only: f32 [rows,cols] = [H,A]. */
 PI0_API pi0_status pi0_set_noise(pi0_session *session, const float *noise, int rows, int cols, pi0_error *err);
@@ -264,6 +268,20 @@ typedef struct pi0_memory { /* bytes */
 } pi0_memory;
 
 PI0_API pi0_memory pi0_model_memory(const pi0_model *model);
+
+/* ------------------------------------------------------------------ how fast it could be */
+
+typedef struct pi0_flop { /* floating-point operations of one inference, by the stage that does them */
+    double vision, prefix, denoise;
+} pi0_flop;
+
+/* What an inference cannot do without: every multiply-add of the model's products and attentions, counted as two. The same whatever
+ * passes and kernels are used. */
+PI0_API pi0_flop pi0_model_flop(const pi0_model *model, int cameras, int tokens, int steps);
+
+/* Operations a second of the arithmetic that the model's large products are done in, on registers alone and on all of the model's threads
+ * together. Takes some tens of milliseconds. To compare with: call it before, between and after what is measured, and take the best. */
+PI0_API pi0_status pi0_model_peak(const pi0_model *model, double *flop_per_s, pi0_error *err);
 
 /* ------------------------------------------------------------------ tokenizer */
 

@@ -75,12 +75,12 @@ printf 'this is no picture' >broken.png
 try; [ $code = 2 ] && [ ! -s out ] && grep -q 'usage: pi0 COMMAND' err; holds "bare pi0 prints its help on stderr, exit 2"
 try --version; [ $code = 0 ] && grep -q '^pi0 [0-9]' out && [ ! -s err ]; holds "--version"
 try help; [ $code = 0 ] && grep -q 'not in this version' out && [ ! -s err ]; holds "help on stdout"
-for command in infer check inspect synth tokenize preprocess doctor; do
+for command in infer check inspect synth tokenize preprocess bench doctor; do
     try $command --help
     [ $code = 0 ] && grep -q '^Examples' out && [ ! -s err ]; holds "$command --help teaches with examples"
     try help $command; [ $code = 0 ] && grep -q "^pi0 $command:" out; holds "help $command"
 done
-for command in pack bench profile calibrate serve client run replay; do
+for command in pack profile calibrate serve client run replay; do
     expect "$command says that it is not in this version" 1 'not in this version' $command MODEL
 done
 expect "unknown command names the nearest" 2 'pi0 infer' infr MODEL
@@ -118,7 +118,14 @@ expect "unreadable picture" 3 'broken.png' infer MODEL --image a=broken.png
 expect "absent picture" 3 'absent.png' infer MODEL --image a=absent.png
 expect "absent model" 3 'absent_model' inspect ./absent_model
 expect "infer from an absent model" 3 'absent_model' infer ./absent_model --state 1 --prompt hello
-expect "doctor --measure" 1 'not in this version' doctor --measure
+expect "bench needs a model" 2 '.--size' bench
+expect "bench of a model and of a random one" 2 'both' bench MODEL --size tiny
+expect "bench MODEL --model" 2 'says itself' bench MODEL --model pi0
+expect "bench in two forms" 2 'json and --markdown' bench MODEL --json --markdown
+expect "bench of an absent model" 3 'absent_model' bench ./absent_model
+for option in --ablate --plan-report --scenario=ascend --compare=onednn; do
+    expect "bench $option" 1 'not in this version' bench --size tiny $option
+done
 expect "synth needs its options" 2 '.--layout' synth DIR --model pi0 --size tiny
 
 # ---------------------------------------------------------------- environment
@@ -261,6 +268,25 @@ expect "tokenize TEXT and --stdin" 2 'stdin' tokenize tiny text --stdin
 expect "a text may start with a dash" 0 - tokenize tiny "- pick up" $CONFIG
 expect "tokenize invalid UTF-8" 2 - tokenize tiny "$(printf 'a\377b')" $CONFIG
 expect "tokenize of a file that is none" 3 - tokenize broken.png text
+
+# ---------------------------------------------------------------- bench and doctor
+expect "doctor names the kernels and the cores" 0 - doctor
+grep -q '^kernels$' out && grep -q 'product f32 .*[a-z]' out && grep -q 'sockets' out && ! grep -q '^measured$' out; holds "and does not measure unasked"
+expect "doctor --measure" 0 - doctor --measure --json
+grep -q '"all_threads": [0-9]' out && grep -q '"of": "memory"' out; holds "doctor --measure has arithmetic and memory"
+mkdir room
+TMPDIR=$PWD/room expect "bench of a random model" 0 - bench --size tiny --model pi05 --cameras 2 --prompt-tokens 20 --steps 3 --horizon 7 --batch 2 --repeat 2 --json
+for key in needed_tflop peak_gflops fraction_of_peak latency_ms memory machine p50 p90 p99 max preprocess tokenize vision prefix denoise post total peak_resident; do
+    grep -q "\"$key\": " out || break
+done; holds "its --json has its keys"
+grep -q '"prompt_tokens": 20' out && grep -q '"cameras": 2' out && grep -q '"batch": 2' out && grep -q '"runs": 2' out && grep -q '"horizon": 7' out; holds "and what was asked for"
+[ -z "$(ls room)" ]; holds "and nothing is left of the checkpoint"
+TMPDIR=$PWD/nowhere expect "bench without a place for a random model" 1 'TMPDIR' bench --size tiny
+expect "bench MODEL" 0 - bench tiny $CONFIG --repeat 1
+grep -q '^total ' out && grep -q 'of peak' out && grep -q 'TFLOP' out; holds "prints its table"
+expect "bench --markdown" 0 - bench tiny $CONFIG --repeat 1 --markdown; grep -q '^|---|' out && grep -q '^| total |' out; holds "prints a Markdown table"
+expect "bench with more cameras than there are" 2 '1 to' bench tiny $CONFIG --cameras 4
+expect "bench with more tokens than the model takes" 2 'tokens' bench tiny $CONFIG --prompt-tokens 1000
 
 # ---------------------------------------------------------------- the C example
 EXAMPLE=${BUILD:-$(dirname "$PI0")}/examples/robot

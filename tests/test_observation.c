@@ -261,6 +261,52 @@ static void G2_noise_is_floats_of_any_width(void **state)
 }
 
 /* One opening serves any number of prompts. */
+static void tokens_may_stand_for_the_prompt(void **state)
+{
+    (void)state;
+    pi0_error err = {0};
+    int64_t *ids = NULL;
+    size_t count = 0;
+    char *framed = NULL;
+    double told[HORIZON * ACTION], given[HORIZON * ACTION];
+    pi0_prompter *prompter = NULL;
+    PI0_ASSERT_OK(pi0_prompter_open(pi0_test_path(dir, "robot"), NULL, &prompter, &err), &err);
+    PI0_ASSERT_OK(pi0_prompter_tokens(prompter, "fold the towel", resting, STATE, &ids, &count, &framed, &err), &err);
+    pi0_session *session = observed();
+    PI0_ASSERT_OK(pi0_infer(&session, 1, 0, &err), &err);
+    copy_actions(session, told);
+    pi0_session_close(&session);
+
+    session = observed();
+    PI0_ASSERT_OK(pi0_set_prompt(session, "something else", &err), &err);
+    PI0_ASSERT_OK(pi0_set_tokens(session, ids, count, &err), &err);
+    PI0_ASSERT_OK(pi0_infer(&session, 1, 0, &err), &err);
+    copy_actions(session, given);
+    assert_int_equal(pi0_token_count(session), count);
+    assert_memory_equal(told, given, sizeof told);
+
+    /* whichever was set last counts */
+    pi0_session_reset(session, 5);
+    set_picture(session, pi0_model_info(model)->slots[0], 90);
+    PI0_ASSERT_OK(pi0_set_state(session, resting, STATE, &err), &err);
+    PI0_ASSERT_OK(pi0_set_tokens(session, ids, 1, &err), &err);
+    PI0_ASSERT_OK(pi0_set_prompt(session, "fold the towel", &err), &err);
+    PI0_ASSERT_OK(pi0_infer(&session, 1, 0, &err), &err);
+    copy_actions(session, given);
+    assert_memory_equal(told, given, sizeof told);
+
+    assert_int_equal(pi0_set_tokens(session, ids, 0, &err), PI0_ERR_ARGUMENT);
+    assert_int_equal(pi0_set_tokens(session, ids, (size_t)pi0_model_info(model)->max_tokens + 1, &err), PI0_ERR_ARGUMENT);
+    ids[0] = 1 << 30;
+    PI0_ASSERT_OK(pi0_set_tokens(session, ids, count, &err), &err);
+    assert_int_equal(pi0_infer(&session, 1, 0, &err), PI0_ERR_ARGUMENT);
+    pi0_error_clear(&err);
+    pi0_session_close(&session);
+    pi0_ids_free(&ids);
+    pi0_text_free(&framed);
+    pi0_prompter_close(&prompter);
+}
+
 static void one_prompter_takes_many_prompts(void **state)
 {
     (void)state;
@@ -343,6 +389,7 @@ int main(void)
         cmocka_unit_test(C7_unknown_names_list_what_is_known),
         cmocka_unit_test(one_camera_under_two_names_is_refused),
         cmocka_unit_test(G2_noise_is_floats_of_any_width),
+        cmocka_unit_test(tokens_may_stand_for_the_prompt),
         cmocka_unit_test(one_prompter_takes_many_prompts),
         cmocka_unit_test(what_is_missing_is_named),
         cmocka_unit_test(order_of_setting_does_not_matter),

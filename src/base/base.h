@@ -199,5 +199,7 @@ int pi0_pool_threads(const pi0_pool *pool);
 void pi0_pool_run(pi0_pool *pool, pi0_task_fn fn, void *context, int n_tasks);
 
 int pi0_physical_cores(void); /* online, respecting the process's affinity mask; at least 1 */
+/* One CPU of each of them, up to cap. Returns how many there are; 0 where the system does not tell. */
+int pi0_core_cpus(int *cpus, int cap);
 
 #endif

@@ -29,16 +29,22 @@ static bool leads_its_core(int cpu, const cpu_set_t *allowed, size_t set_bytes)
     return leads;
 }
 
-int pi0_physical_cores(void)
+int pi0_core_cpus(int *cpus, int cap)
 {
     int count = 0;
     size_t set_bytes = CPU_ALLOC_SIZE(MAX_CPUS);
     cpu_set_t *allowed = CPU_ALLOC(MAX_CPUS);
     if (allowed && sched_getaffinity(0, set_bytes, allowed) == 0)
         for (int cpu = 0; cpu < MAX_CPUS; cpu++)
-            if (CPU_ISSET_S(cpu, set_bytes, allowed) && leads_its_core(cpu, allowed, set_bytes))
-                count++;
+            if (CPU_ISSET_S(cpu, set_bytes, allowed) && leads_its_core(cpu, allowed, set_bytes) && count++ < cap)
+                cpus[count - 1] = cpu;
     CPU_FREE(allowed);
+    return count;
+}
+
+int pi0_physical_cores(void)
+{
+    int count = pi0_core_cpus(NULL, 0);
     if (count == 0)
         count = (int)sysconf(_SC_NPROCESSORS_ONLN);
     return count < 1 ? 1 : count;

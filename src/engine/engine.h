@@ -119,6 +119,21 @@ void pi0_stages_free(pi0_session *session);
 /* describe.c: sets object[key]. Steals `value`; *failed becomes true when anything is out of memory. */
 void pi0_json_put(json_t *object, const char *key, json_t *value, bool *failed);
 
+/* topology.c: processors and caches, as the system tells of them; 0 is not known */
+enum { PI0_CACHES = 3 };
+extern const char *const pi0_cache_names[PI0_CACHES];
+
+typedef struct pi0_topology {
+    int sockets, cores, cpus, nodes;
+    size_t cache_bytes[PI0_CACHES]; /* of one; at level 1 for data */
+    int cache_count[PI0_CACHES];
+} pi0_topology;
+
+pi0_topology pi0_topology_read(void);
+
+/* measure.c: what the machine can do, as a JSON object */
+pi0_status pi0_measure(const pi0_options *options, json_t **out, pi0_error *err);
+
 /* inputs.c: one session's observation -> one lane's model inputs */
 pi0_status pi0_prepare_inputs(pi0_session *session, pi0_error *err);
 

@@ -55,6 +55,8 @@ static pi0_status make_raw_inputs(pi0_session *session, pi0_error *err)
         return missing(err, "state", "set it: --state V,V,... or an array 'state'");
     double text_state[PI0_MAX_DIM];
     PI0_TRY(pi0_recipe_state(model->recipe, session->raw_state, model->arch.action_dim, session->model_state, text_state, err));
+    if (session->has_tokens)
+        return PI0_OK;
     const uint64_t start = pi0_now_ns();
     PI0_TRY(pi0_recipe_prompt(model->recipe, model->tokenizer, session->prompt, text_state, &model->log, session->tokens, PI0_MAX_TOKENS,
                               &session->n_tokens, NULL, err));

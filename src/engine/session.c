@@ -136,6 +136,28 @@ pi0_status pi0_set_prompt(pi0_session *session, const char *prompt, pi0_error *e
     }
     pi0_free(session->prompt);
     session->prompt = copy;
+    session->has_tokens = false;
+    return PI0_OK;
+}
+
+static pi0_status check_token_count(const pi0_session *session, size_t count, pi0_error *err)
+{
+    if (count >= 1 && count <= (size_t)session->model->sizes.max_tokens)
+        return PI0_OK;
+    pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "the prompt has too many or too few tokens");
+    pi0_err_where(err, "tokens");
+    pi0_err_expected(err, "1 .. %d", session->model->sizes.max_tokens);
+    pi0_err_got(err, "%zu", count);
+    return status;
+}
+
+pi0_status pi0_set_tokens(pi0_session *session, const int64_t *ids, size_t count, pi0_error *err)
+{
+    PI0_TRY(begin_raw(session, err));
+    PI0_TRY(check_token_count(session, count, err));
+    memcpy(session->tokens, ids, count * sizeof *ids);
+    session->n_tokens = count;
+    session->has_tokens = true;
     return PI0_OK;
 }
 
@@ -308,13 +330,7 @@ static pi0_status set_tokens_input(pi0_session *session, const pi0_array *input,
     const bool integers = input->dtype == PI0_I64 || input->dtype == PI0_I32 || input->dtype == PI0_U32 || input->dtype == PI0_U64;
     if (!is_vector(input, &count) || !integers)
         return wrong_shape(input, "[n] token ids, integers", err);
-    if (count < 1 || count > (size_t)session->model->sizes.max_tokens) {
-        pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "the prompt has too many or too few tokens");
-        pi0_err_where(err, "tokens");
-        pi0_err_expected(err, "1 .. %d", session->model->sizes.max_tokens);
-        pi0_err_got(err, "%zu", count);
-        return status;
-    }
+    PI0_TRY(check_token_count(session, count, err));
     session->has_tokens = false;
     PI0_TRY(pi0_array_to_i64(input, session->tokens, count, err));
     session->n_tokens = count;

@@ -39,6 +39,7 @@ typedef struct pi0_tensor_spec {
 int pi0_arch_each_tensor(const pi0_arch *arch, int (*fn)(void *context, const pi0_tensor_spec *spec), void *context);
 pi0_arch pi0_arch_base(bool pi05); /* the published sizes */
 uint64_t pi0_arch_parameters(const pi0_arch *arch, bool needed_only);
+pi0_flop pi0_arch_flop(const pi0_arch *arch, int cameras, int tokens, int horizon, int steps); /* flop.c: what pi0_model_flop says */
 
 /* ------------------------------------------------------------------ checkpoint.c: a MODEL argument -> files, layout, checked tensors */
 
