@@ -1,10 +1,14 @@
 # Instruction sets: one line a folder of src/kernels. A folder is compiled with its flags where the processor's family matches, and left
 # out elsewhere; src/kernels/dispatch.c sees PI0_HAVE_<FOLDER> and asks the chip itself before it uses one.
+#
+# PI0_EMULATE_AVX512: the folders of AVX-512 are compiled into AVX2 (tests/emulate/immintrin.h), to test them on any machine that has it.
 
 set(PI0_ISA_ref .*)
 set(PI0_ISA_avx2 x86_64|AMD64|amd64 -mavx2 -mfma -mf16c)
 set(PI0_ISA_avx512 x86_64|AMD64|amd64 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq)
 set(PI0_ISA_avx512_bf16 ${PI0_ISA_avx512} -mavx512bf16)
+set(PI0_ISA_neon aarch64|arm64)
+set(PI0_ISA_neon_bf16 ${PI0_ISA_neon} -march=armv8.2-a+bf16)
 
 # Sets the flags of the sources below src/kernels, removes those of other processors from the list, names the macros to define.
 function(pi0_isa_select sources_name definitions_name)
@@ -26,6 +30,11 @@ function(pi0_isa_select sources_name definitions_name)
         set(flags ${PI0_ISA_${isa}})
         list(POP_FRONT flags processors)
         if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(${processors})$")
+            if(PI0_EMULATE_AVX512 AND isa MATCHES "^avx512")
+                list(FILTER flags EXCLUDE REGEX "^-mavx512")
+                list(APPEND flags -I${PROJECT_SOURCE_DIR}/tests/emulate -Wno-psabi)
+                list(APPEND definitions PI0_EMULATE_AVX512=1)
+            endif()
             set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${flags})
             string(TOUPPER ${isa} upper)
             list(APPEND definitions PI0_HAVE_${upper}=1)

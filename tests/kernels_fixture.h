@@ -40,6 +40,8 @@ static inline int load_isas(void **state)
 }
 
 #define EACH_ISA(k) for (const pi0_kernels *k = isas; k < isas + isa_count; k++)
+/* Those that bring their own `member`: the others have it from the one before. */
+#define EACH_ISA_WITH(k, member) EACH_ISA(k) if (k->member != NULL && (k == isas || k->member != k[-1].member))
 
 static uint32_t seed_now = 1;
 

@@ -146,9 +146,8 @@ static const char *const way_names[] = {"attention", "core attention", "bf16 att
 enum { BF16_WAY = 2, WAYS = 3 };
 
 #define EACH_WAY(k, way)                 \
-    EACH_ISA(k)                          \
     for (int way = 0; way < WAYS; way++) \
-        if (way != BF16_WAY || k->attention[PI0_GEMM_BF16] != NULL)
+    EACH_ISA_WITH(k, attention[way == BF16_WAY ? PI0_GEMM_BF16 : PI0_GEMM_F32])
 
 static void check_output(const pi0_kernels *k, const problem *p, int way)
 {

@@ -2,6 +2,9 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 #include "kernels/isa.h"
@@ -50,6 +53,13 @@ static const char *avx2_missing(void)
     return NULL;
 }
 
+#ifdef PI0_EMULATE_AVX512 /* those folders are compiled into AVX2: cmake/isa.cmake */
+
+#define avx512_missing avx2_missing
+#define avx512_bf16_missing avx2_missing
+
+#else
+
 static const char *avx512_missing(void)
 {
     unsigned a, b, c, d;
@@ -73,6 +83,8 @@ static const char *avx512_bf16_missing(void)
     return NULL;
 }
 
+#endif
+
 #else
 
 static const char *x86_only(void)
@@ -82,6 +94,26 @@ static const char *x86_only(void)
 #define avx2_missing x86_only
 #define avx512_missing x86_only
 #define avx512_bf16_missing x86_only
+
+#endif
+
+#if defined(__aarch64__)
+
+#define neon_missing nothing_missing /* every aarch64 has it */
+
+static const char *neon_bf16_missing(void)
+{
+    return getauxval(AT_HWCAP2) & HWCAP2_BF16 ? NULL : "the CPU has no BF16 extension";
+}
+
+#else
+
+static const char *aarch64_only(void)
+{
+    return "the CPU is not aarch64";
+}
+#define neon_missing aarch64_only
+#define neon_bf16_missing aarch64_only
 
 #endif
 
@@ -101,11 +133,24 @@ static const char *x86_only(void)
 #define IF_AVX512_BF16(table) NULL
 #endif
 
+#ifdef PI0_HAVE_NEON
+#define IF_NEON(table) (table)
+#else
+#define IF_NEON(table) NULL
+#endif
+#ifdef PI0_HAVE_NEON_BF16
+#define IF_NEON_BF16(table) (table)
+#else
+#define IF_NEON_BF16(table) NULL
+#endif
+
 static const rung ladder[] = {
     {"ref", &pi0_isa_ref, nothing_missing},
     {"avx2", IF_AVX2(&pi0_isa_avx2), avx2_missing},
     {"avx512", IF_AVX512(&pi0_isa_avx512), avx512_missing},
     {"avx512-bf16", IF_AVX512_BF16(&pi0_isa_avx512_bf16), avx512_bf16_missing},
+    {"neon", IF_NEON(&pi0_isa_neon), neon_missing},
+    {"neon-bf16", IF_NEON_BF16(&pi0_isa_neon_bf16), neon_bf16_missing},
 };
 
 enum { RUNGS = sizeof ladder / sizeof ladder[0] };

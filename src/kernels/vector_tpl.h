@@ -14,7 +14,7 @@
 #endif
 
 /* The compiler must take x as unknown from here on, and keep it in a register. */
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(PI0_EMULATE_AVX512)
 #define V_KEEP(x) __asm__ volatile("" : "+v"(x))
 #elif defined(__aarch64__)
 #define V_KEEP(x) __asm__ volatile("" : "+w"(x))

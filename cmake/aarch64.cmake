@@ -1,0 +1,9 @@
+# Toolchain: aarch64 on another machine. Debian's cross compiler; libraries of the arm64 packages (dpkg --add-architecture arm64); what is
+# built runs through qemu-user, on the CPU that QEMU_CPU names.
+
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64)
+set(ENV{PKG_CONFIG_LIBDIR} /usr/lib/aarch64-linux-gnu/pkgconfig:/usr/share/pkgconfig)

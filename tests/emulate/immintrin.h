@@ -1,0 +1,83 @@
+/* immintrin - AVX-512 out of AVX2: SIMDe, and here what release 0.7.4 of it lacks of what src/kernels/avx512* use.
+ *
+ * A build with PI0_EMULATE_AVX512 compiles those folders with this header in place of the compiler's, so that their tests run on
+ * machines that have no such registers.
+ */
+#include_next <immintrin.h> /* which SIMDe includes again by the same name */
+
+#ifndef PI0_EMULATE_IMMINTRIN_H
+#define PI0_EMULATE_IMMINTRIN_H
+
+#include <string.h>
+
+#define SIMDE_ENABLE_NATIVE_ALIASES
+#include <simde/x86/avx512.h>
+
+/* The compiler declares the functions even where it cannot compile a call of them, so their names must be macros. */
+#define _mm512_cvtepu16_epi32 emulate_cvtepu16_epi32
+#define _mm512_cvtph_ps emulate_cvtph_ps
+#define _mm512_cvtps_pd emulate_cvtps_pd
+#define _mm512_extractf32x8_ps emulate_extractf32x8_ps
+#define _mm512_shuffle_f32x4 emulate_shuffle_f32x4
+#define _mm512_cvtne2ps_pbh emulate_cvtne2ps_pbh
+
+static inline __m512i emulate_cvtepu16_epi32(__m256i x)
+{
+    const __m256i half[2] = {_mm256_cvtepu16_epi32(_mm256_castsi256_si128(x)), _mm256_cvtepu16_epi32(_mm256_extracti128_si256(x, 1))};
+    __m512i whole;
+    memcpy(&whole, half, sizeof whole);
+    return whole;
+}
+
+static inline __m512 emulate_cvtph_ps(__m256i x)
+{
+    const __m256 half[2] = {_mm256_cvtph_ps(_mm256_castsi256_si128(x)), _mm256_cvtph_ps(_mm256_extracti128_si256(x, 1))};
+    __m512 whole;
+    memcpy(&whole, half, sizeof whole);
+    return whole;
+}
+
+static inline __m512d emulate_cvtps_pd(__m256 x)
+{
+    const __m256d half[2] = {_mm256_cvtps_pd(_mm256_castps256_ps128(x)), _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1))};
+    __m512d whole;
+    memcpy(&whole, half, sizeof whole);
+    return whole;
+}
+
+static inline __m256 emulate_extractf32x8_ps(__m512 x, int which)
+{
+    __m256 half[2];
+    memcpy(half, &x, sizeof half);
+    return half[which & 1];
+}
+
+static inline __m512 emulate_shuffle_f32x4(__m512 a, __m512 b, int choice)
+{
+    __m128 from_a[4], from_b[4];
+    memcpy(from_a, &a, sizeof from_a);
+    memcpy(from_b, &b, sizeof from_b);
+    const __m128 quarter[4] = {from_a[choice & 3], from_a[choice >> 2 & 3], from_b[choice >> 4 & 3], from_b[choice >> 6 & 3]};
+    __m512 whole;
+    memcpy(&whole, quarter, sizeof whole);
+    return whole;
+}
+
+/* b comes first. To nearest even; subnormal values become 0, a NaN stays one. */
+static inline __m512bh emulate_cvtne2ps_pbh(__m512 a, __m512 b)
+{
+    uint32_t wide[32];
+    uint16_t narrow[32];
+    memcpy(wide, &b, sizeof b);
+    memcpy(wide + 16, &a, sizeof a);
+    for (int i = 0; i < 32; i++) {
+        const uint32_t size = wide[i] & 0x7fffffff, sign = wide[i] ^ size;
+        const uint32_t rounded = size < 0x00800000 ? 0 : size > 0x7f800000 ? size | 0x00400000 : size + 0x7fff + (size >> 16 & 1);
+        narrow[i] = (uint16_t)((sign | rounded) >> 16);
+    }
+    __m512bh whole;
+    memcpy(&whole, narrow, sizeof whole);
+    return whole;
+}
+
+#endif
