@@ -60,9 +60,13 @@ function(pi0_add_unit_tests)
         if("threads" IN_LIST labels)
             list(APPEND threaded ${name})
         endif()
+        if(name MATCHES "^test_kernels")
+            list(APPEND kernels ${name})
+        endif()
     endforeach()
-    # All that the ThreadSanitizer run needs.
+    # All that the ThreadSanitizer run needs, and all that other processors are asked.
     add_custom_target(threaded_tests DEPENDS ${threaded})
+    add_custom_target(kernel_tests DEPENDS ${kernels} pi0)
 endfunction()
 
 function(pi0_add_script_tests)

@@ -19,6 +19,7 @@
 #define _mm512_cvtps_pd emulate_cvtps_pd
 #define _mm512_extractf32x8_ps emulate_extractf32x8_ps
 #define _mm512_shuffle_f32x4 emulate_shuffle_f32x4
+#define _mm512_cvtneps_pbh emulate_cvtneps_pbh
 #define _mm512_cvtne2ps_pbh emulate_cvtne2ps_pbh
 
 static inline __m512i emulate_cvtepu16_epi32(__m256i x)
@@ -63,20 +64,28 @@ static inline __m512 emulate_shuffle_f32x4(__m512 a, __m512 b, int choice)
     return whole;
 }
 
-/* b comes first. To nearest even; subnormal values become 0, a NaN stays one. */
-static inline __m512bh emulate_cvtne2ps_pbh(__m512 a, __m512 b)
+/* To nearest even; subnormal values become 0, a NaN stays one. */
+static inline __m256bh emulate_cvtneps_pbh(__m512 x)
 {
-    uint32_t wide[32];
-    uint16_t narrow[32];
-    memcpy(wide, &b, sizeof b);
-    memcpy(wide + 16, &a, sizeof a);
-    for (int i = 0; i < 32; i++) {
+    uint32_t wide[16];
+    uint16_t narrow[16];
+    memcpy(wide, &x, sizeof wide);
+    for (int i = 0; i < 16; i++) {
         const uint32_t size = wide[i] & 0x7fffffff, sign = wide[i] ^ size;
         const uint32_t rounded = size < 0x00800000 ? 0 : size > 0x7f800000 ? size | 0x00400000 : size + 0x7fff + (size >> 16 & 1);
         narrow[i] = (uint16_t)((sign | rounded) >> 16);
     }
+    __m256bh half;
+    memcpy(&half, narrow, sizeof half);
+    return half;
+}
+
+/* b comes first. */
+static inline __m512bh emulate_cvtne2ps_pbh(__m512 a, __m512 b)
+{
+    const __m256bh half[2] = {emulate_cvtneps_pbh(b), emulate_cvtneps_pbh(a)};
     __m512bh whole;
-    memcpy(&whole, narrow, sizeof whole);
+    memcpy(&whole, half, sizeof whole);
     return whole;
 }
 

@@ -1,4 +1,4 @@
-/* Compiled with the flags of cmake/isa.cmake and PI0_HAVE_NEON where the target is aarch64, and empty elsewhere. */
+/* Compiled with PI0_HAVE_NEON where the target is aarch64, and empty elsewhere. */
 typedef int pi0_neon_not_empty;
 
 #ifdef PI0_HAVE_NEON
@@ -16,7 +16,10 @@ typedef int pi0_neon_not_empty;
 
 #include "kernels/tile_f32_tpl.h"
 
-#include "kernels/attention_tpl.h"
+#include "kernels/attention_keys_tpl.h"
+
+#include "kernels/attention_core_tpl.h"
+#include "kernels/attention_f32_tpl.h"
 #include "kernels/gemm_tpl.h"
 
 #include "kernels/gemm_f32_tpl.h"

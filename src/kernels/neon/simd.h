@@ -46,6 +46,30 @@ static inline void v_transpose(vf r[V_LANES])
     r[3] = (vf)vtrn2q_f64(b, d);
 }
 
+#define V_OWN_COMPARISONS
+
+/* Compared and chosen: of the instructions, one keeps a NaN of either side and the other of none. */
+static inline vf v_max(vf x, vf y)
+{
+    return (vf)vbslq_f32(vcltq_f32((float32x4_t)x, (float32x4_t)y), (float32x4_t)y, (float32x4_t)x);
+}
+
+static inline vf v_min(vf x, vf y)
+{
+    return (vf)vbslq_f32(vcgtq_f32((float32x4_t)x, (float32x4_t)y), (float32x4_t)y, (float32x4_t)x);
+}
+
+/* Halves upon halves, as vector_tpl.h has it. */
+static inline float v_sum(vf x)
+{
+    return vaddv_f32(vadd_f32(vget_low_f32((float32x4_t)x), vget_high_f32((float32x4_t)x)));
+}
+
+static inline float v_largest(vf x)
+{
+    return vmaxvq_f32((float32x4_t)x);
+}
+
 typedef struct v_double_sum {
     float64x2_t low, high;
 } v_double_sum;

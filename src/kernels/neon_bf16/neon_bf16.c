@@ -14,6 +14,7 @@ typedef int pi0_neon_bf16_not_empty;
 
 #include "kernels/tile_tpl.h"
 
+#include "kernels/attention_keys_tpl.h"
 #include "kernels/gemm_tpl.h"
 
 enum { GEMM_BF16_STEP = 1024 }; /* a panel of w and one of x: 44 KB, of the 64 KB L1 of the cores that have it */
@@ -28,9 +29,20 @@ V_INLINE vf v_to_bf16(const float *p)
     return (vf)vcvtq_high_bf16_f32(vcvtq_low_bf16_f32((float32x4_t)v_load(p)), (float32x4_t)v_load(p + V_LANES));
 }
 
+V_INLINE vf v_pair_bf16(vf low, vf high)
+{
+    const uint16x4_t a = (uint16x4_t)vcvt_bf16_f32((float32x4_t)low), b = (uint16x4_t)vcvt_bf16_f32((float32x4_t)high);
+    return (vf)vzip1q_u16(vcombine_u16(a, a), vcombine_u16(b, b));
+}
+
 #include "kernels/gemm_bf16_tpl.h"
 
-static const pi0_kernels table = {.isa = "neon-bf16", .gemm = {[PI0_GEMM_BF16] = GEMM_BF16_KERNEL}};
+#include "kernels/attention_bf16_tpl.h"
+
+static const pi0_kernels table = {.isa = "neon-bf16",
+                                  .gemm = {[PI0_GEMM_BF16] = GEMM_BF16_KERNEL},
+                                  .attention = {[PI0_GEMM_BF16] = attention},
+                                  .attention_workspace = ATT_WORKSPACE};
 
 const pi0_kernels_isa pi0_isa_neon_bf16 = {.name = "neon-bf16", .table = &table};
 
