@@ -102,7 +102,7 @@ static void bench_gemm(const pi0_kernels *k, pi0_gemm_form form, const shape *s,
         kernel->pack(&r.g, 0, pi0_panels(&r.g, kernel->tile_cols), packed_w);
     r.g.packed = packed_w;
     char what[96];
-    snprintf(what, sizeof what, "%s %dx%dx%d %s %s %s", s->what, s->m, s->n, s->k, pi0_gemm_form_names[form], pi0_dtype_name(dtype),
+    snprintf(what, sizeof what, "%s %dx%dx%d %s %s %s", s->what, s->m, s->n, s->k, kernel->title, pi0_dtype_name(dtype),
              packed ? "packed" : "as stored");
     measure(k->isa, kernel, what, 2.0 * (double)m * SLICE_COLUMNS * (double)depth, s->n / SLICE_COLUMNS, run_gemm, &r);
     pi0_free(x);
@@ -179,7 +179,7 @@ static void bench_isa(const char *name)
         if (k.gemm[form].multiply == NULL)
             continue;
         for (int i = 0; i < (int)(sizeof shapes / sizeof shapes[0]); i++)
-            bench_gemm(&k, form, &shapes[i], PI0_BF16, i >= SHORT);
+            bench_gemm(&k, form, &shapes[i], PI0_BF16, i >= SHORT || form == PI0_GEMM_I8);
         bench_gemm(&k, form, &shapes[SHORT], PI0_F32, true);
     }
     for (int form = 0; form < PI0_GEMM_FORMS; form++) {

@@ -5,7 +5,9 @@
 
 set(PI0_ISA_ref .*)
 set(PI0_ISA_avx2 x86_64|AMD64|amd64 -mavx2 -mfma -mf16c)
+set(PI0_ISA_avx2_vnni ${PI0_ISA_avx2} -mavxvnni)
 set(PI0_ISA_avx512 x86_64|AMD64|amd64 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq)
+set(PI0_ISA_avx512_vnni ${PI0_ISA_avx512} -mavx512vnni)
 set(PI0_ISA_avx512_bf16 ${PI0_ISA_avx512} -mavx512bf16)
 set(PI0_ISA_neon aarch64|arm64)
 set(PI0_ISA_neon_bf16 ${PI0_ISA_neon} -march=armv8.2-a+bf16)

@@ -16,7 +16,7 @@
 
 #define U 5.9604645e-8 /* half a unit in the last place of f32 */
 
-enum { MAX_ISAS = 8, FRONT = 5, GAP = 3 };
+enum { MAX_ISAS = 16, FRONT = 5, GAP = 3 };
 
 static const uint32_t guard_bits = 0x7fc0beefu;
 

@@ -1,23 +1,26 @@
 /* Every stage of every recorded case against the reference implementations (openpi, LeRobot).
  * ctest: timeout=900 */
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "golden_cases.h"
+#include "io/io.h"
 #include "kernels/kernels.h"
 #include "support.h"
 
 /* The gates of docs/numerics.md. */
-static const double f32_gate = 1e-4, picture_gate = 1e-5, bf16_cosine = 0.9995;
+static const double f32_gate = 1e-4, picture_gate = 1e-5, bf16_cosine = 0.9995, int8_mean_cosine = 0.9995, int8_worst_cosine = 0.998;
 
 /* The instruction set under test; under a sanitizer only the best. */
 static const char *isa;
 
 static bool next_isa(size_t *at)
 {
-    pi0_isa_report report[8];
-    const size_t known = pi0_kernels_report(report, 8);
+    pi0_isa_report report[16];
+    const size_t known = pi0_kernels_report(report, 16);
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     isa = NULL;
     return (*at)++ == 0;
@@ -134,6 +137,61 @@ static void B5_network_agrees_in_bf16(void **state)
     }
 }
 
+static void use_int8(pi0_options *options)
+{
+    options->precision = "int8";
+    options->isa = isa;
+}
+
+/* The largest third difference along the rows of a chunk: what a robot feels as a jolt. */
+static double jerk_of(const pi0_array *chunk)
+{
+    const size_t count = pi0_array_count(chunk), width = (size_t)chunk->shape[chunk->rank - 1];
+    double *a = calloc(count, sizeof *a), most = 0;
+    pi0_error err = {0};
+    assert_non_null(a);
+    PI0_ASSERT_OK(pi0_array_to_f64(chunk, a, count, &err), &err);
+    for (size_t i = 3 * width; i < count; i++)
+        most = fmax(most, fabs(a[i] - 3 * a[i - width] + 3 * a[i - 2 * width] - a[i - 3 * width]));
+    free(a);
+    return most;
+}
+
+static void network_agrees_in_int8(void **state)
+{
+    (void)state;
+    for (size_t i = 0; next_isa(&i);) {
+        double sum = 0, worst = 1;
+        int cases = 0;
+        for (const pi0_golden_case *c = pi0_golden_cases; c->name; c++) {
+            if (too_slow_here(c))
+                continue;
+            pi0_error err = {0};
+            pi0_session *session;
+            pi0_array ours;
+            pi0_arrays *arrays = pi0_test_golden_arrays(c->name);
+            const pi0_array *f32 = pi0_arrays_find(arrays, "ref/actions_raw");
+            pi0_model *model = pi0_test_golden_open(c, use_int8);
+            PI0_ASSERT_OK(pi0_session_open(model, 0, &session, &err), &err);
+            pi0_test_golden_inputs(session, arrays);
+            PI0_ASSERT_OK(pi0_infer(&session, 1, c->steps, &err), &err);
+            PI0_ASSERT_OK(pi0_stage(session, "actions_raw", &ours, &err), &err);
+            const double cosine = pi0_test_stage_cosine(&ours, f32);
+            print_message("%-28s %s %s: cosine %.6f, largest difference %.4f, jerk %.4f, the reference's %.4f\n", c->name, isa,
+                          pi0_model_info(model)->precision, cosine, pi0_test_stage_error(&ours, f32), jerk_of(&ours), jerk_of(f32));
+            sum += cosine;
+            worst = cosine < worst || isnan(cosine) ? cosine : worst;
+            cases++;
+            pi0_session_close(&session);
+            pi0_close(&model);
+            pi0_arrays_free(&arrays);
+        }
+        print_message("%s int8: cosine %.6f on average, %.6f at worst\n", isa, sum / cases, worst);
+        assert_true(sum / cases >= int8_mean_cosine);
+        assert_true(worst >= int8_worst_cosine);
+    }
+}
+
 static char tokenizer[1024];
 
 static void take_raw(pi0_options *options)
@@ -169,6 +227,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(B1_network_agrees_in_f32),
         cmocka_unit_test(B5_network_agrees_in_bf16),
+        cmocka_unit_test(network_agrees_in_int8),
         cmocka_unit_test(B7_whole_path_agrees_from_raw_observation),
     };
     return cmocka_run_group_tests_name("goldens", tests, NULL, NULL);

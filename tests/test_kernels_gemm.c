@@ -81,6 +81,12 @@ static void split(pi0_gemm *g, const weights *w, void *parts[2])
     }
 }
 
+/* Products of whole numbers read packed weights only. */
+static storage stored_for(int form, storage how)
+{
+    return form == PI0_GEMM_I8 ? PACKED : how;
+}
+
 static double met(double value, int form)
 {
     return form == PI0_GEMM_BF16 ? (double)pi0_f32_from_bf16(pi0_bf16_from_f32((float)value)) : value;

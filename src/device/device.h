@@ -46,7 +46,8 @@ typedef struct pi0_device_options {
 typedef struct pi0_device_info {
     const char *name;
     const char *detail;  /* CPU: the kernel table in use */
-    const char *compute; /* how a bf16 matrix product is done here: "bf16 weights x f32 inputs, f32 accumulation" */
+    const char *compute; /* how matrix products are done here, in each precision */
+    const char *int8;    /* what int8 is here: "int8 (w8a8)", the bits of weights and of inputs */
     int threads;
 } pi0_device_info;
 

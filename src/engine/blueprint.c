@@ -9,6 +9,11 @@ void pi0_blueprint_free(pi0_blueprint *blueprint)
     pi0_policy_free(&blueprint->plans);
 }
 
+const char *pi0_precision_name(pi0_precision precision, const pi0_device_info *device)
+{
+    return precision == PI0_PRECISION_INT8 ? device->int8 : precision == PI0_PRECISION_BF16 ? "bf16" : "f32";
+}
+
 static pi0_status choose_precision(const pi0_checkpoint *checkpoint, const char *name, pi0_precision *out, pi0_error *err)
 {
     if (!name || !strcmp(name, "auto")) {
@@ -17,11 +22,13 @@ static pi0_status choose_precision(const pi0_checkpoint *checkpoint, const char 
         *out = PI0_PRECISION_F32;
     } else if (!strcmp(name, "bf16")) {
         *out = PI0_PRECISION_BF16;
+    } else if (!strcmp(name, "int8")) {
+        *out = PI0_PRECISION_INT8;
     } else {
-        const bool later = !strncmp(name, "int8", 4) || !strcmp(name, "int4") || !strcmp(name, "fp8");
+        const bool later = !strncmp(name, "int8:", 5) || !strcmp(name, "int4") || !strcmp(name, "fp8");
         pi0_status status = pi0_fail(err, later ? PI0_ERR_UNSUPPORTED : PI0_ERR_ARGUMENT,
                                      later ? "the precision '%s' is not in this version" : "there is no precision '%s'", name);
-        pi0_err_expected(err, "auto, f32 or bf16");
+        pi0_err_expected(err, "auto, f32, bf16 or int8");
         return status;
     }
     return PI0_OK;
@@ -135,7 +142,7 @@ static pi0_status check_limit(const pi0_memory *m, uint64_t limit, pi0_error *er
     pi0_err_expected(err, "at most %llu bytes (%.1f MiB)", (unsigned long long)limit, (double)limit * mb);
     pi0_err_got(err, "%.1f MiB", (double)m->total * mb);
     pi0_err_where(err, "--memory-limit");
-    pi0_err_hint(err, "a shorter --horizon, --precision bf16 for an f32 checkpoint, or a larger limit");
+    pi0_err_hint(err, "a shorter --horizon, --precision bf16 for an f32 checkpoint or int8, or a larger limit");
     pi0_err_item(err, "weights, mapped from the file: %.1f MiB", (double)m->weights_mapped * mb);
     pi0_err_item(err, "weights, in memory of their own: %.1f MiB", (double)m->weights_owned * mb);
     pi0_err_item(err, "K/V cache: %.1f MiB", (double)m->kv_cache * mb);

@@ -56,7 +56,7 @@ static json_t *compute_json(const pi0_checkpoint *checkpoint, const pi0_blueprin
         {"action projections", "action_in_proj.weight"},
     };
     json_t *object = json_object();
-    pi0_json_put(object, "precision", json_string(b->precision == PI0_PRECISION_BF16 ? "bf16" : "f32"), failed);
+    pi0_json_put(object, "precision", json_string(pi0_precision_name(b->precision, device)), failed);
     pi0_json_put(object, "matrix_products", json_string(device->compute), failed);
     pi0_json_put(object, "norms_softmax_flow", json_string("f32; time embedding angles f64; statistics as the family does"), failed);
     json_t *list = json_array();

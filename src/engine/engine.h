@@ -109,6 +109,7 @@ typedef struct pi0_blueprint {
 pi0_status pi0_blueprint_make(const pi0_checkpoint *checkpoint, const pi0_recipe_facts *facts, const pi0_options *options,
                               const pi0_device_api *api, const pi0_device *device, pi0_blueprint *out, pi0_error *err);
 void pi0_blueprint_free(pi0_blueprint *blueprint);
+const char *pi0_precision_name(pi0_precision precision, const pi0_device_info *device); /* static text */
 
 /* stages.c */
 void pi0_stages_clear(pi0_session *session);

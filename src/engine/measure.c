@@ -157,8 +157,12 @@ pi0_status pi0_model_peak(const pi0_model *model, double *flop_per_s, pi0_error 
     crew c = {0};
     PI0_TRY(pi0_kernels_select(model->info.isa, &kernels, err));
     PI0_TRY(crew_open(&c, model->info.threads, err));
-    const bool bf16 = model->precision == PI0_PRECISION_BF16 && kernels.gemm[PI0_GEMM_BF16].multiply;
-    probe p = {.work = work_peak, .threads = model->info.threads, .kernel = &kernels.gemm[bf16 ? PI0_GEMM_BF16 : PI0_GEMM_F32]};
+    pi0_gemm_form form = model->precision == PI0_PRECISION_INT8   ? PI0_GEMM_I8
+                         : model->precision == PI0_PRECISION_BF16 ? PI0_GEMM_BF16
+                                                                  : PI0_GEMM_F32;
+    if (!kernels.gemm[form].multiply)
+        form = PI0_GEMM_F32;
+    probe p = {.work = work_peak, .threads = model->info.threads, .kernel = &kernels.gemm[form]};
     for (int i = 0; i < PEAK_SLICES; i++)
         sample(&c, &p);
     pi0_pool_close(&c.pool);

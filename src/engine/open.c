@@ -285,7 +285,7 @@ static void fill_info(pi0_model *model)
     model->info = (pi0_info){.model = model->arch.pi05 ? "pi05" : "pi0",
                              .layout = pi0_layout_name(model->checkpoint->layout),
                              .device = device.name,
-                             .precision = model->precision == PI0_PRECISION_BF16 ? "bf16" : "f32",
+                             .precision = pi0_precision_name(model->precision, &device),
                              .isa = device.detail,
                              .horizon = model->sizes.horizon,
                              .model_action_dim = model->arch.action_dim,

@@ -9,7 +9,7 @@
 
 #include "kernels/isa.h"
 
-const char *const pi0_gemm_form_names[PI0_GEMM_FORMS] = {"f32", "bf16"};
+const char *const pi0_gemm_form_names[PI0_GEMM_FORMS] = {"f32", "bf16", "int8"};
 
 /* The ladder, worst first. A rung stands on all rungs below it. */
 typedef struct rung {
@@ -53,9 +53,26 @@ static const char *avx2_missing(void)
     return NULL;
 }
 
+/* Bits of leaf 7, subleaf 1, register a: not every compiler's cpuid.h names them. */
+enum { CPUID_AVX_VNNI = 1 << 4, CPUID_AVX512_BF16 = 1 << 5 };
+
+static bool has_in_leaf_7_1(unsigned bit)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bit);
+}
+
+static const char *avx2_vnni_missing(void)
+{
+    if (avx2_missing() != NULL)
+        return avx2_missing();
+    return has_in_leaf_7_1(CPUID_AVX_VNNI) ? NULL : "the CPU has no AVX-VNNI";
+}
+
 #ifdef PI0_EMULATE_AVX512 /* those folders are compiled into AVX2: cmake/isa.cmake */
 
 #define avx512_missing avx2_missing
+#define avx512_vnni_missing avx2_missing
 #define avx512_bf16_missing avx2_missing
 
 #else
@@ -73,14 +90,19 @@ static const char *avx512_missing(void)
     return NULL;
 }
 
-static const char *avx512_bf16_missing(void)
+static const char *avx512_vnni_missing(void)
 {
     unsigned a, b, c, d;
     if (avx512_missing() != NULL)
         return avx512_missing();
-    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & bit_AVX512BF16))
-        return "the CPU has no AVX512-BF16";
-    return NULL;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c & bit_AVX512VNNI) ? NULL : "the CPU has no AVX512-VNNI";
+}
+
+static const char *avx512_bf16_missing(void)
+{
+    if (avx512_missing() != NULL)
+        return avx512_missing();
+    return has_in_leaf_7_1(CPUID_AVX512_BF16) ? NULL : "the CPU has no AVX512-BF16";
 }
 
 #endif
@@ -92,7 +114,9 @@ static const char *x86_only(void)
     return "the CPU is not x86-64";
 }
 #define avx2_missing x86_only
+#define avx2_vnni_missing x86_only
 #define avx512_missing x86_only
+#define avx512_vnni_missing x86_only
 #define avx512_bf16_missing x86_only
 
 #endif
@@ -122,10 +146,20 @@ static const char *aarch64_only(void)
 #else
 #define IF_AVX2(table) NULL
 #endif
+#ifdef PI0_HAVE_AVX2_VNNI
+#define IF_AVX2_VNNI(table) (table)
+#else
+#define IF_AVX2_VNNI(table) NULL
+#endif
 #ifdef PI0_HAVE_AVX512
 #define IF_AVX512(table) (table)
 #else
 #define IF_AVX512(table) NULL
+#endif
+#ifdef PI0_HAVE_AVX512_VNNI
+#define IF_AVX512_VNNI(table) (table)
+#else
+#define IF_AVX512_VNNI(table) NULL
 #endif
 #ifdef PI0_HAVE_AVX512_BF16
 #define IF_AVX512_BF16(table) (table)
@@ -147,7 +181,9 @@ static const char *aarch64_only(void)
 static const rung ladder[] = {
     {"ref", &pi0_isa_ref, nothing_missing},
     {"avx2", IF_AVX2(&pi0_isa_avx2), avx2_missing},
+    {"avx2-vnni", IF_AVX2_VNNI(&pi0_isa_avx2_vnni), avx2_vnni_missing},
     {"avx512", IF_AVX512(&pi0_isa_avx512), avx512_missing},
+    {"avx512-vnni", IF_AVX512_VNNI(&pi0_isa_avx512_vnni), avx512_vnni_missing},
     {"avx512-bf16", IF_AVX512_BF16(&pi0_isa_avx512_bf16), avx512_bf16_missing},
     {"neon", IF_NEON(&pi0_isa_neon), neon_missing},
     {"neon-bf16", IF_NEON_BF16(&pi0_isa_neon_bf16), neon_bf16_missing},

@@ -3,8 +3,9 @@
  * Needs of the folder's simd.h: v_dot_bf16(x, w, sum) on words of two, v_to_bf16(p), the V_LANES f32 at p and the next V_LANES as words of
  * two bf16, and for attention v_pair_bf16(low, high), words of one element of each. */
 
-V_INLINE vf tile_load_pairs(const void *const *row, int column, pi0_dtype dtype, size_t element, int left)
+V_INLINE vf tile_load_pairs(const void *const *row, const float *factor, int column, pi0_dtype dtype, size_t element, int left)
 {
+    (void)factor;
     const void *from = row[column];
     if (from == NULL || left <= 0)
         return (vf){0};
@@ -27,11 +28,11 @@ V_INLINE vf tile_load_pairs(const void *const *row, int column, pi0_dtype dtype,
 static inline void tile_pack_pairs(const void *const *row, pi0_dtype dtype, size_t k0, int k, void *panel)
 {
     if (dtype == PI0_BF16)
-        tile_pack(tile_load_pairs, TILE_COLS, 2, row, PI0_BF16, k0, k, panel);
+        tile_pack(tile_load_pairs, TILE_COLS, 2, row, NULL, PI0_BF16, k0, k, panel);
     else if (dtype == PI0_F16)
-        tile_pack(tile_load_pairs, TILE_COLS, 2, row, PI0_F16, k0, k, panel);
+        tile_pack(tile_load_pairs, TILE_COLS, 2, row, NULL, PI0_F16, k0, k, panel);
     else
-        tile_pack(tile_load_pairs, TILE_COLS, 2, row, PI0_F32, k0, k, panel);
+        tile_pack(tile_load_pairs, TILE_COLS, 2, row, NULL, PI0_F32, k0, k, panel);
 }
 
 #define PRODUCT(name) tile_pairs_##name
@@ -101,9 +102,9 @@ static double gemm_bf16_peak(int rounds)
     return 4.0 * tile_pairs_peak(rounds);
 }
 
-#define GEMM_BF16_KERNEL                                                                                            \
-    {                                                                                                               \
-        .tile_rows = TILE_ROWS, .tile_cols = TILE_COLS, .k_step = GEMM_BF16_STEP, .x_bytes = gemm_bf16_x_bytes,     \
-        .prepare = gemm_bf16_prepare, .multiply = gemm_bf16_multiply, .workspace_bytes = gemm_bf16_workspace_bytes, \
-        .packed_bytes = gemm_bf16_packed_bytes, .pack = gemm_bf16_pack, .peak = gemm_bf16_peak                      \
+#define GEMM_BF16_KERNEL                                                                                                         \
+    {                                                                                                                            \
+        .title = "bf16", .tile_rows = TILE_ROWS, .tile_cols = TILE_COLS, .k_step = GEMM_BF16_STEP, .x_bytes = gemm_bf16_x_bytes, \
+        .prepare = gemm_bf16_prepare, .multiply = gemm_bf16_multiply, .workspace_bytes = gemm_bf16_workspace_bytes,              \
+        .packed_bytes = gemm_bf16_packed_bytes, .pack = gemm_bf16_pack, .peak = gemm_bf16_peak                                   \
     }

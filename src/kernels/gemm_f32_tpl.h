@@ -1,10 +1,11 @@
 /* gemm_f32_tpl - products in f32 with weights of f32, f16 (widened when packed) or bf16 (widened in registers). */
 
 /* Two columns, V_LANES apart, in the halves of a word: one shift and one mask widen both. */
-V_INLINE vf tile_load_halves(const void *const *row, int column, pi0_dtype dtype, size_t element, int left)
+V_INLINE vf tile_load_halves(const void *const *row, const float *factor, int column, pi0_dtype dtype, size_t element, int left)
 {
     const void *const *from = row + column / V_LANES * 2 * V_LANES + column % V_LANES;
-    vi low = (vi)tile_load_f32(from, 0, dtype, element, left), high = (vi)tile_load_f32(from, V_LANES, dtype, element, left);
+    vi low = (vi)tile_load_f32(from, factor, 0, dtype, element, left),
+       high = (vi)tile_load_f32(from, factor, V_LANES, dtype, element, left);
     return (vf)(((low >> 16) & 0xffff) | (high & (int32_t)0xffff0000));
 }
 
@@ -12,7 +13,7 @@ V_INLINE vf tile_load_halves(const void *const *row, int column, pi0_dtype dtype
 static inline void tile_pack_halves(const void *const *row, pi0_dtype dtype, size_t k0, int k, void *panel)
 {
     (void)dtype;
-    tile_pack(tile_load_halves, TILE_COLS / 2, 1, row, PI0_BF16, k0, k, panel);
+    tile_pack(tile_load_halves, TILE_COLS / 2, 1, row, NULL, PI0_BF16, k0, k, panel);
 }
 
 #define PRODUCT(name) tile_halves_##name
@@ -77,9 +78,9 @@ static double gemm_f32_peak(int rounds)
     return 2.0 * tile_f32_peak(rounds);
 }
 
-#define GEMM_F32_KERNEL                                                                                                                    \
-    {                                                                                                                                      \
-        .tile_rows = TILE_ROWS, .tile_cols = TILE_COLS, .k_step = GEMM_F32_STEP, .x_bytes = gemm_f32_x_bytes, .prepare = gemm_f32_prepare, \
-        .multiply = gemm_f32_multiply, .workspace_bytes = gemm_f32_workspace_bytes, .packed_bytes = gemm_f32_packed_bytes,                 \
-        .pack = gemm_f32_pack, .peak = gemm_f32_peak                                                                                       \
+#define GEMM_F32_KERNEL                                                                                                       \
+    {                                                                                                                         \
+        .title = "f32", .tile_rows = TILE_ROWS, .tile_cols = TILE_COLS, .k_step = GEMM_F32_STEP, .x_bytes = gemm_f32_x_bytes, \
+        .prepare = gemm_f32_prepare, .multiply = gemm_f32_multiply, .workspace_bytes = gemm_f32_workspace_bytes,              \
+        .packed_bytes = gemm_f32_packed_bytes, .pack = gemm_f32_pack, .peak = gemm_f32_peak                                   \
     }

@@ -11,7 +11,9 @@ typedef struct pi0_kernels_isa {
 
 extern const pi0_kernels_isa pi0_isa_ref;
 extern const pi0_kernels_isa pi0_isa_avx2;
+extern const pi0_kernels_isa pi0_isa_avx2_vnni;
 extern const pi0_kernels_isa pi0_isa_avx512;
+extern const pi0_kernels_isa pi0_isa_avx512_vnni;
 extern const pi0_kernels_isa pi0_isa_avx512_bf16;
 extern const pi0_kernels_isa pi0_isa_neon;
 extern const pi0_kernels_isa pi0_isa_neon_bf16;

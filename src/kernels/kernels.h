@@ -19,6 +19,7 @@
 typedef enum pi0_gemm_form {
     PI0_GEMM_F32,  /* x f32, w as stored, widened; multiplied and summed in f32 */
     PI0_GEMM_BF16, /* x and w rounded to bf16, products exact, sums f32 */
+    PI0_GEMM_I8,   /* x by rows and w by columns rounded to whole numbers of at most 8 bits, products and sums exact, then f32 */
     PI0_GEMM_FORMS
 } pi0_gemm_form;
 
@@ -50,7 +51,7 @@ typedef struct pi0_gemm {
     pi0_gemm_part part[PI0_GEMM_PARTS];
     pi0_dtype w_dtype;
     size_t ldw;
-    const void *packed; /* what pack() made of all parts, or NULL */
+    const void *packed; /* what pack() made of all parts; or NULL, but not in PI0_GEMM_I8 */
     bool gelu;          /* of every result (tanh form) */
     /* PI0_PAIRS_ROPE: tables [*, head/2], and the row of them for each row of x */
     const float *cos, *sin;
@@ -63,6 +64,7 @@ typedef struct pi0_gemm {
  * panels, by any threads. A long k is done in spans, in ascending order: k0 and k1 are multiples of k_step, or k1 == k; with pairs there is
  * one span, all of k. */
 typedef struct pi0_gemm_kernel {
+    const char *title; /* the form's name, of PI0_GEMM_I8 with the bits of weights and of x: "int8 (w8a8)" */
     int tile_rows, tile_cols, k_step;
     size_t (*x_bytes)(int m, int k); /* of prepared x over a span of k */
     void (*prepare)(const pi0_gemm *g, int k0, int k1, int t0, int t1, void *prepared);

@@ -1,7 +1,8 @@
 /* tile_f32_tpl - the tile on f32: x as it is, w widened when it is packed. */
 
-V_INLINE vf tile_load_f32(const void *const *row, int column, pi0_dtype dtype, size_t element, int left)
+V_INLINE vf tile_load_f32(const void *const *row, const float *factor, int column, pi0_dtype dtype, size_t element, int left)
 {
+    (void)factor;
     const void *from = row[column];
     if (from == NULL || left <= 0)
         return (vf){0};
@@ -12,11 +13,11 @@ V_INLINE vf tile_load_f32(const void *const *row, int column, pi0_dtype dtype, s
 static inline void tile_pack_f32(const void *const *row, pi0_dtype dtype, size_t k0, int k, void *panel)
 {
     if (dtype == PI0_BF16)
-        tile_pack(tile_load_f32, TILE_COLS, 1, row, PI0_BF16, k0, k, panel);
+        tile_pack(tile_load_f32, TILE_COLS, 1, row, NULL, PI0_BF16, k0, k, panel);
     else if (dtype == PI0_F16)
-        tile_pack(tile_load_f32, TILE_COLS, 1, row, PI0_F16, k0, k, panel);
+        tile_pack(tile_load_f32, TILE_COLS, 1, row, NULL, PI0_F16, k0, k, panel);
     else
-        tile_pack(tile_load_f32, TILE_COLS, 1, row, PI0_F32, k0, k, panel);
+        tile_pack(tile_load_f32, TILE_COLS, 1, row, NULL, PI0_F32, k0, k, panel);
 }
 
 #define PRODUCT(name) tile_f32_##name

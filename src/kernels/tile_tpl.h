@@ -39,11 +39,13 @@ static inline void tile_lines(const float *x, size_t ldx, int rows, int words, f
         }
 }
 
-/* The next V_LANES words of column `column`, of which `left` elements exist; those beyond are 0. */
-typedef vf (*tile_load)(const void *const *row, int column, pi0_dtype dtype, size_t element, int left);
+/* The next V_LANES words of column `column`, of which `left` elements exist; those beyond are 0. factor: what the elements of each column
+ * are multiplied by, where words hold integers. */
+typedef vf (*tile_load)(const void *const *row, const float *factor, int column, pi0_dtype dtype, size_t element, int left);
 
 /* panel[words][columns] of elements k0 .. k0+k, `group` elements a word */
-V_INLINE void tile_pack(tile_load load, int columns, int group, const void *const *row, pi0_dtype dtype, size_t k0, int k, float *panel)
+V_INLINE void tile_pack(tile_load load, int columns, int group, const void *const *row, const float *factor, pi0_dtype dtype, size_t k0,
+                        int k, float *panel)
 {
     const int words = tile_pad((k + group - 1) / group, TILE_STEP);
     for (int first = 0; first < columns; first += V_LANES)
@@ -51,7 +53,7 @@ V_INLINE void tile_pack(tile_load load, int columns, int group, const void *cons
             vf r[V_LANES];
             V_UNROLL
             for (int i = 0; i < V_LANES; i++)
-                r[i] = load(row, first + i, dtype, k0 + (size_t)(j * group), k - j * group);
+                r[i] = load(row, factor, first + i, dtype, k0 + (size_t)(j * group), k - j * group);
             v_transpose(r);
             float *to = panel + (size_t)j * (size_t)columns + first;
             if (words - j >= V_LANES) {

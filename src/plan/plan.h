@@ -67,7 +67,7 @@ typedef enum pi0_weight_form {
     PI0_FORM_ROPE_TABLE /* no source: [2*positions, d/2]: cos of p * theta^(-2i/d) for all positions p, then sin */
 } pi0_weight_form;
 
-typedef enum pi0_precision { PI0_PRECISION_STORED, PI0_PRECISION_F32, PI0_PRECISION_BF16 } pi0_precision;
+typedef enum pi0_precision { PI0_PRECISION_STORED, PI0_PRECISION_F32, PI0_PRECISION_BF16, PI0_PRECISION_INT8 } pi0_precision;
 
 #define PI0_MAX_SOURCES 3
 

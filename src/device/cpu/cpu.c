@@ -45,6 +45,7 @@ static pi0_device_info cpu_info(const pi0_device *device)
     return (pi0_device_info){.name = "cpu",
                              .detail = device->kernels.isa,
                              .compute = device->kernels.gemm[PI0_GEMM_BF16].multiply ? bf16_native : bf16_widened,
+                             .int8 = device->kernels.gemm[PI0_GEMM_I8].title,
                              .threads = device->threads};
 }
 

@@ -34,7 +34,7 @@ size_t pi0_cpu_shared_workspace(const pi0_device *device, const pi0_plan *plan)
         size_t bytes = kernel->x_bytes(m, k);
         const pi0_gemm g = pi0_cpu_gemm_of(w, PI0_F32);
         if (bytes > SHARED_BYTES && !pi0_has_pairs(&g))
-            bytes = pi0_max_size(SHARED_BYTES, kernel->x_bytes(m, kernel->k_step));
+            bytes = pi0_max_size(SHARED_BYTES, kernel->x_bytes(m, pi0_min_int(kernel->k_step, k)));
         most = pi0_max_size(most, bytes);
     }
     return pi0_round_up(most, PI0_ALIGN);

@@ -2,7 +2,7 @@
  *
  * A checkpoint's rows can be multiplied where the file is mapped; the product then packs them a panel at a time, every time. That costs
  * a hundredth of a tall product and a third of a short one, so what only meets few rows (the action expert, ten times an inference) is
- * packed once and the rest costs no memory and no time to load.
+ * packed once and the rest costs no memory and no time to load. int8 is always packed: that is where weights are rounded.
  */
 #include <string.h>
 
@@ -12,8 +12,10 @@ enum { PACK_BELOW_ROWS = 128 };
 
 const pi0_gemm_kernel *pi0_cpu_gemm_kernel(const pi0_device *device, const pi0_weight *weight)
 {
-    const pi0_gemm_kernel *bf16 = &device->kernels.gemm[PI0_GEMM_BF16];
-    return weight->precision == PI0_PRECISION_BF16 && bf16->multiply ? bf16 : &device->kernels.gemm[PI0_GEMM_F32];
+    const pi0_gemm_kernel *gemm = device->kernels.gemm;
+    if (weight->precision == PI0_PRECISION_INT8)
+        return &gemm[PI0_GEMM_I8];
+    return weight->precision == PI0_PRECISION_BF16 && gemm[PI0_GEMM_BF16].multiply ? &gemm[PI0_GEMM_BF16] : &gemm[PI0_GEMM_F32];
 }
 
 pi0_gemm pi0_cpu_gemm_of(const pi0_weight *weight, pi0_dtype stored)
@@ -35,7 +37,7 @@ size_t pi0_cpu_linear_workspace(const pi0_device *device, const pi0_weight *weig
 size_t pi0_cpu_weight_bytes(const pi0_device *device, const pi0_weight *as, pi0_dtype stored)
 {
     const bool matrix = as->use == PI0_USE_MATRIX || as->use == PI0_USE_EXACT;
-    if (!matrix || as->most_rows == 0 || as->most_rows >= PACK_BELOW_ROWS)
+    if (!matrix || as->most_rows == 0 || (as->most_rows >= PACK_BELOW_ROWS && as->precision != PI0_PRECISION_INT8))
         return 0;
     const pi0_gemm g = pi0_cpu_gemm_of(as, stored);
     return pi0_cpu_gemm_kernel(device, as)->packed_bytes(&g);
