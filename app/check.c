@@ -233,7 +233,7 @@ static pi0_status compute(app_context *app, check_run *run, app_phase *phase, pi
     snprintf(run->model, sizeof run->model, "%s", info->model);
     if (run->steps == 0)
         run->steps = info->steps;
-    run->gates.exact_arithmetic = strcmp(info->precision, "f32") == 0;
+    run->gates.precision = run->precision;
     for (size_t i = 0; i < run->n_rows; i++)
         compare_stage(run, &run->rows[i], session);
     status = keep_actions(run, session, err);
@@ -423,9 +423,10 @@ const app_command app_check = {
     .summary = "compares every stage with a recorded reference",
     .usage = "MODEL REF.npz [--tol STAGE=VALUE] [options]",
     .text = "Replays the observation of REF with its noise and step count, and compares every array named ref/<stage> in it. "
-            "Gates: --tol, else gate/<stage> in REF, else: tokens equal; in f32 an error of 1e-4 (pictures 1e-5); in lower precision "
+            "Gates: --tol, else gate/<stage> in REF, else: tokens equal; in f32 an error of 1e-4 (pictures 1e-5); in bf16 "
             "a cosine of 0.9995 and, where REF holds the reference's own bf16 run (ref/bf16_actions_raw), actions_raw at most twice as far "
-            "away as that run, the cosine relaxed to twice its angle where that is wider. A stage that this run does not have, or that has "
+            "away as that run, the cosine relaxed to twice its angle where that is wider; in int8 a cosine of 0.998. A stage that this run "
+            "does not have, or that has "
             "another shape, "
             "fails. At last the run is repeated without recorded stages and must give the same bits. Exit 4 when anything fails.",
     .examples = "  pi0 check ~/my_policy ref.npz\n"

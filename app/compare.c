@@ -5,7 +5,7 @@
 
 /* Differences below what f32 arithmetic in another order explains; pictures are bytes before they are scaled. */
 static const double f32_error = 1e-4, picture_error = 1e-5;
-static const double low_precision_cosine = 0.9995;
+static const double bf16_cosine = 0.9995, int8_cosine = 0.998;
 
 bool app_same_shape(const pi0_array *a, const pi0_array *b)
 {
@@ -151,7 +151,7 @@ static pi0_status check_tolerances(const app_args *args, const pi0_arrays *file,
 
 pi0_status app_gates_open(app_gates *gates, const app_args *args, const pi0_arrays *file, pi0_error *err)
 {
-    *gates = (app_gates){.args = args, .file = file, .exact_arithmetic = true};
+    *gates = (app_gates){.args = args, .file = file, .precision = "f32"};
     pi0_status status = check_tolerances(args, file, err);
     if (status != PI0_OK)
         return status;
@@ -192,14 +192,15 @@ app_gate app_gate_of(const app_gates *gates, const char *stage)
     if (gate.exact)
         return gate;
     /* what enters the model does not depend on how the model computes */
-    if (gates->exact_arithmetic || is_input(stage)) {
+    if (!strcmp(gates->precision, "f32") || is_input(stage)) {
         gate.has_error = true;
         gate.error = strncmp(stage, "image.", 6) == 0 ? picture_error : f32_error;
         return gate;
     }
     gate.has_cosine = true;
-    gate.cosine = low_precision_cosine;
-    if (gates->has_drift) {
+    const bool bf16 = !strcmp(gates->precision, "bf16");
+    gate.cosine = bf16 ? bf16_cosine : int8_cosine;
+    if (bf16 && gates->has_drift) {
         /* twice the distance of the reference's own bf16 run; twice the angle is four times 1 - cosine */
         double allowed = 1 - 4 * (1 - gates->drift.cosine);
         gate.cosine = allowed < gate.cosine ? allowed : gate.cosine;

@@ -30,7 +30,7 @@ typedef struct app_gate {
 typedef struct app_gates {
     const app_args *args;   /* --tol */
     const pi0_arrays *file; /* gate/<stage> */
-    bool exact_arithmetic;  /* f32; the caller sets it once the model is open */
+    const char *precision;  /* as pi0_info has it; the caller sets it once the model is open */
     bool has_drift;         /* the file holds the reference's own bf16 run */
     app_difference drift;
 } app_gates;

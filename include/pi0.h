@@ -151,7 +151,7 @@ typedef struct pi0_options {
     const char *openpi_home; /* ~/.cache/openpi */
     /* computing */
     const char *device;    /* "cpu" */
-    const char *precision; /* "auto", "f32", "bf16" */
+    const char *precision; /* "auto", "f32", "bf16", "int8" */
     int threads;           /* 0 = physical cores */
     const char *isa;       /* highest instruction set to use, NULL = best: "ref", "avx2" */
     const char *disable;   /* passes to switch off, comma separated (docs/numerics.md lists them) */
@@ -179,7 +179,7 @@ typedef struct pi0_info {
     const char *model;     /* "pi0" or "pi05" */
     const char *layout;    /* "openpi", "lerobot", "lerobot-0.3" */
     const char *device;    /* "cpu" */
-    const char *precision; /* "f32", "bf16" */
+    const char *precision; /* "f32", "bf16", "int8 (w8a8)": the bits of weights and inputs that the device multiplies */
     const char *isa;       /* kernel table in use */
     int horizon;           /* H: rows of a chunk */
     int model_action_dim;  /* A: the network's action width (32) */

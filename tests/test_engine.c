@@ -505,6 +505,41 @@ static void B3_precision_is_what_was_asked_for(void **state)
     assert_true(furthest(&runs[0], &runs[1]) > 1e-5);
 }
 
+static void with_int8(pi0_options *options)
+{
+    options->precision = "int8";
+}
+
+static void with_int8_and_three_threads(pi0_options *options)
+{
+    with_int8(options);
+    options->threads = 3;
+}
+
+/* Matrices are taken into memory of a quarter of their f32 size; what enters and leaves the model stays where it is mapped. */
+static void int8_is_announced_counted_and_the_same_on_any_number_of_threads(void **state)
+{
+    (void)state;
+    pi0_model *plain = pi0_test_golden_open(&pi0_case, NULL), *model = pi0_test_golden_open(&pi0_case, with_int8);
+    assert_true(!strncmp(pi0_model_info(model)->precision, "int8 (w8a", 9));
+    const pi0_memory f32 = pi0_model_memory(plain), int8 = pi0_model_memory(model);
+    const uint64_t before = f32.weights_mapped + f32.weights_owned, after = int8.weights_mapped + int8.weights_owned;
+    assert_true(int8.weights_mapped < f32.weights_mapped && after < before);
+    uint64_t taken = 0;
+    for (int i = 0; i < model->context.plan->n_weights; i++) {
+        const pi0_weight *weight = &model->context.plan->weights[i];
+        assert_true((weight->precision == PI0_PRECISION_INT8) == (weight->use == PI0_USE_MATRIX));
+        taken += model->context.weights[i].packed ? model->context.weights[i].buffer.bytes : 0;
+    }
+    assert_true(taken > 0 && taken < int8.weights_owned);
+    pi0_close(&plain);
+    pi0_close(&model);
+    const chunk two = run_once(&pi0_case, with_int8, 70, 9, 1), three = run_once(&pi0_case, with_int8_and_three_threads, 70, 9, 1);
+    const chunk exact = run_once(&pi0_case, NULL, 70, 9, 1);
+    assert_same_bits(&two, &three);
+    assert_true(furthest(&two, &exact) > 1e-5);
+}
+
 static void D7_token_outside_the_table(void **state)
 {
     (void)state;
@@ -661,7 +696,9 @@ static void options_out_of_range_are_errors(void **state)
     EXPECT(threads = 100000, PI0_ERR_ARGUMENT, "threads");
     EXPECT(device = "cuda:0", PI0_ERR_DEVICE, "cuda:0");
     EXPECT(device = "tpu", PI0_ERR_ARGUMENT, "tpu");
-    EXPECT(precision = "int8", PI0_ERR_UNSUPPORTED, "int8");
+    EXPECT(precision = "int8:auto", PI0_ERR_UNSUPPORTED, "int8:auto");
+    EXPECT(precision = "int4", PI0_ERR_UNSUPPORTED, "int4");
+    EXPECT(precision = "int88", PI0_ERR_ARGUMENT, "int88");
     EXPECT(precision = "f31", PI0_ERR_ARGUMENT, "f31");
     EXPECT(isa = "avx9000", PI0_ERR_ARGUMENT, "avx9000");
     EXPECT(disable = "gravity", PI0_ERR_ARGUMENT, "gravity");
@@ -735,6 +772,7 @@ int main(void)
         cmocka_unit_test(G2_G3_noise_shapes),
         cmocka_unit_test(B6_suffix_positions_follow_the_valid_prefix),
         cmocka_unit_test(B3_precision_is_what_was_asked_for),
+        cmocka_unit_test(int8_is_announced_counted_and_the_same_on_any_number_of_threads),
         cmocka_unit_test(D7_token_outside_the_table),
         cmocka_unit_test(B14_no_picture_is_an_error),
         cmocka_unit_test(C9_non_finite_input_is_refused_by_name),

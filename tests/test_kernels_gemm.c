@@ -17,10 +17,31 @@ static void *poisoned(size_t bytes)
     return memory;
 }
 
-/* Prepares and multiplies tiles [t0,t1) x panels [p0,p1), in spans of `span` of k (0: all at once). */
-static void run_range(const pi0_gemm_kernel *kernel, const pi0_gemm *g, int t0, int t1, int p0, int p1, int span)
+/* Packs in two pieces; the result is g->packed, to be freed. */
+static void *pack(const pi0_gemm_kernel *kernel, pi0_gemm *g)
 {
-    void *workspace = poisoned(kernel->workspace_bytes(g));
+    const size_t bytes = kernel->packed_bytes(g);
+    uint8_t *packed = poisoned(bytes + 64);
+    const int panels = pi0_panels(g, kernel->tile_cols);
+    kernel->pack(g, 0, panels / 2, packed);
+    kernel->pack(g, panels / 2, panels, packed);
+    for (size_t i = bytes; i < bytes + 64; i++)
+        assert_int_equal(packed[i], 0xff);
+    g->packed = packed;
+    return packed;
+}
+
+/* Products of whole numbers read packed weights only: packs what is not. */
+static void *pack_if_needed(const pi0_gemm_kernel *kernel, pi0_gemm *g)
+{
+    return g->packed == NULL && strncmp(kernel->title, "int8", 4) == 0 ? pack(kernel, g) : NULL;
+}
+
+/* Prepares and multiplies tiles [t0,t1) x panels [p0,p1), in spans of `span` of k (0: all at once). */
+static void run_range(const pi0_gemm_kernel *kernel, const pi0_gemm *asked, int t0, int t1, int p0, int p1, int span)
+{
+    pi0_gemm copy = *asked, *const g = &copy;
+    void *packed = pack_if_needed(kernel, g), *workspace = poisoned(kernel->workspace_bytes(g));
     int k0 = 0;
     do {
         const int k1 = span > 0 ? pi0_min_int(k0 + span, g->k) : g->k, tiles = pi0_tiles(g->m, kernel->tile_rows);
@@ -32,6 +53,7 @@ static void run_range(const pi0_gemm_kernel *kernel, const pi0_gemm *g, int t0, 
         k0 = k1;
     } while (k0 < g->k);
     pi0_free(workspace);
+    pi0_free(packed);
 }
 
 static void run_whole(const pi0_gemm_kernel *kernel, const pi0_gemm *g)
@@ -48,20 +70,6 @@ static pi0_gemm gemm_of(const guarded *x, const weights *w, const guarded *bias,
                       .ldw = w->ld,
                       .m = x->rows,
                       .k = x->cols};
-}
-
-/* Packs in two pieces; the result is g->packed, to be freed. */
-static void *pack(const pi0_gemm_kernel *kernel, pi0_gemm *g)
-{
-    const size_t bytes = kernel->packed_bytes(g);
-    uint8_t *packed = poisoned(bytes + 64);
-    const int panels = pi0_panels(g, kernel->tile_cols);
-    kernel->pack(g, 0, panels / 2, packed);
-    kernel->pack(g, panels / 2, panels, packed);
-    for (size_t i = bytes; i < bytes + 64; i++)
-        assert_int_equal(packed[i], 0xff);
-    g->packed = packed;
-    return packed;
 }
 
 /* w as three matrices that lie apart, each with its own columns of the result. */
@@ -81,19 +89,64 @@ static void split(pi0_gemm *g, const weights *w, void *parts[2])
     }
 }
 
-/* Products of whole numbers read packed weights only. */
-static storage stored_for(int form, storage how)
-{
-    return form == PI0_GEMM_I8 ? PACKED : how;
-}
-
 static double met(double value, int form)
 {
     return form == PI0_GEMM_BF16 ? (double)pi0_f32_from_bf16(pi0_bf16_from_f32((float)value)) : value;
 }
 
-static void check_product(const pi0_gemm *g, const guarded *x, const weights *w, const guarded *y, int form, const char *isa)
+/* The largest whole number of `bits` bits with a sign, and a row in such numbers: its unit, and a rounded element. */
+static float most_of(char bits)
 {
+    return (float)((1 << (bits - '1')) - 1);
+}
+
+static float largest_of(const guarded *a, int row)
+{
+    float most = 0.0f;
+    for (int c = 0; c < a->cols; c++)
+        most = fmaxf(most, fabsf(*cell(a, row, c)));
+    return most < 0x1p-100f ? 0.0f : most;
+}
+
+static double whole(float value, float largest, float most)
+{
+    return largest > 0.0f ? (double)rintf(value * (most / largest)) : 0.0;
+}
+
+/* The same bits as exact sums of rounded inputs, and no further from the products of the inputs as they are than the rounding explains. */
+static void check_whole_product(const pi0_gemm_kernel *kernel, const pi0_gemm *g, const guarded *x, const weights *w, const guarded *y,
+                                const char *isa)
+{
+    const char *bits = strchr(kernel->title, '(');
+    const float w_most = most_of(bits[2]), x_most = most_of(bits[4]), *bias = g->part[0].bias;
+    for (int i = 0; i < g->m; i++)
+        for (int j = 0; j < w->value.rows; j++) {
+            const float x_largest = largest_of(x, i), w_largest = largest_of(&w->value, j);
+            const float x_unit = x_largest / x_most, w_unit = w_largest / w_most;
+            double sum = 0.0, exact = bias != NULL ? (double)bias[j] : 0.0, size = fabs(exact), rounding = 0.0;
+            for (int c = 0; c < g->k; c++) {
+                const float a = *cell(x, i, c), b = *cell(&w->value, j, c);
+                sum += whole(a, x_largest, x_most) * whole(b, w_largest, w_most);
+                exact += (double)a * (double)b;
+                size += fabs((double)a * (double)b);
+                rounding +=
+                    0.5 * (fabs((double)a) * (double)w_unit + fabs((double)b) * (double)x_unit) + 0.25 * (double)x_unit * (double)w_unit;
+            }
+            float expected = (float)(int32_t)sum * (x_unit * w_unit);
+            if (bias != NULL)
+                expected += bias[j];
+            if (!(*cell(y, i, j) == expected))
+                fail_msg("%s %s: [%d,%d] is %.9g, expected %.9g", isa, kernel->title, i, j, (double)*cell(y, i, j), (double)expected);
+            close_to(expected, exact, 1.001 * rounding + 8 * U * size, isa, kernel->title);
+        }
+}
+
+static void check_product(const pi0_kernels *k, const pi0_gemm *g, const guarded *x, const weights *w, const guarded *y, int form)
+{
+    if (form == PI0_GEMM_I8) {
+        check_whole_product(&k->gemm[form], g, x, w, y, k->isa);
+        return;
+    }
     const float *bias = g->part[0].bias;
     for (int i = 0; i < g->m; i++)
         for (int j = 0; j < w->value.rows; j++) {
@@ -103,7 +156,7 @@ static void check_product(const pi0_gemm *g, const guarded *x, const weights *w,
                 sum += term;
                 size += fabs(term);
             }
-            close_to(*cell(y, i, j), sum, (pi0_min_int(g->k, 2048) + g->k / 512 + 3) * U * size, isa, pi0_gemm_form_names[form]);
+            close_to(*cell(y, i, j), sum, (pi0_min_int(g->k, 2048) + g->k / 512 + 3) * U * size, k->isa, pi0_gemm_form_names[form]);
         }
 }
 
@@ -119,7 +172,7 @@ static void check_gemm(const pi0_kernels *k, int form, int m, int n, int depth, 
         packed = pack(&k->gemm[form], &g);
     run_whole(&k->gemm[form], &g);
     guard_check(&y, 0, m, 0, n);
-    check_product(&g, &x, &w, &y, form, k->isa);
+    check_product(k, &g, &x, &w, &y, form);
     free(parts[0]), free(parts[1]), pi0_free(packed);
     guarded_free(&x), guarded_free(&bias), guarded_free(&y), weights_free(&w);
 }
@@ -236,7 +289,7 @@ static void B10_stored_bf16_is_rounded_to_nearest_even_on_every_path(void **stat
     (void)state;
     static const float from[] = {1.01171875f, 0.1f, 65504.0f}, to[] = {1.015625f, 0.10009765625f, 65536.0f};
     EACH_FORM(k, form)
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3 && form != PI0_GEMM_I8; i++) {
         const uint16_t stored = pi0_bf16_from_f32(from[i]);
         int32_t id = 0;
         float one = 1.0f, y = 0.0f;
@@ -402,6 +455,56 @@ static void gelu_in_the_product_is_gelu_after_it(void **state)
     guarded_free(&x), guarded_free(&bias), weights_free(&w);
 }
 
+/* Everything at its largest: what would saturate if anything could, up to the widest k there is. */
+static void whole_numbers_never_saturate(void **state)
+{
+    (void)state;
+    enum { M = 7, N = 5 };
+    static const int depths[] = {1, 4, 63, 1030, PI0_MAX_WIDTH};
+    EACH_ISA(k)
+    for (size_t d = 0; d < sizeof depths / sizeof depths[0]; d++) {
+        const int depth = depths[d];
+        guarded x = guarded_new(M, depth), value = guarded_new(N, depth), y = guarded_new(M, N);
+        for (int c = 0; c < depth; c++) {
+            const float alternating = c % 2 ? -1.0f : 1.0f, fours = c / 4 % 2 ? -1.0f : 1.0f;
+            const float rows[M] = {3.0f, -3.0f, 3.0f * alternating, 3.0f * fours, 0.0f, c ? 2.99f : 3.0f, c ? -2.99f : 3.0f};
+            const float columns[N] = {1.0f, -1.0f, alternating, fours, 0.0f};
+            for (int i = 0; i < M; i++)
+                *cell(&x, i, c) = rows[i];
+            for (int j = 0; j < N; j++)
+                *cell(&value, j, c) = columns[j];
+        }
+        weights w = weights_from(value, PI0_BF16);
+        const pi0_gemm g = gemm_of(&x, &w, NULL, &y);
+        run_whole(&k->gemm[PI0_GEMM_I8], &g);
+        check_product(k, &g, &x, &w, &y, PI0_GEMM_I8);
+        for (int j = 0; j < N; j++)
+            assert_true(*cell(&y, 4, j) == 0.0f);
+        guarded_free(&x), guarded_free(&y), weights_free(&w);
+    }
+}
+
+static void whole_numbers_hide_nothing_that_is_not_finite(void **state)
+{
+    (void)state;
+    enum { M = 9, N = 70, K = 300 };
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    EACH_ISA(k)
+    for (int b = 0; b < 3; b++)
+        for (int at = 0; at < K; at += 13) {
+            guarded x = guarded_random(M, K, 1.0f), value = guarded_random(N, K, 1.0f), y = guarded_new(M, N);
+            *cell(&x, 4, at) = bad[b];
+            *cell(&value, 33, K - 1 - at) = bad[b];
+            weights w = weights_from(value, at % 2 ? PI0_F32 : PI0_F16);
+            const pi0_gemm g = gemm_of(&x, &w, NULL, &y);
+            run_whole(&k->gemm[PI0_GEMM_I8], &g);
+            for (int i = 0; i < M; i++)
+                for (int j = 0; j < N; j++)
+                    assert_true((i == 4 || j == 33) == isnan(*cell(&y, i, j)));
+            guarded_free(&x), guarded_free(&y), weights_free(&w);
+        }
+}
+
 static void peaks_count_their_work(void **state)
 {
     (void)state;
@@ -424,6 +527,8 @@ int main(void)
         cmocka_unit_test(rope_in_the_product_is_rope_after_it),
         cmocka_unit_test(geglu_in_the_product_is_geglu_after_it),
         cmocka_unit_test(gelu_in_the_product_is_gelu_after_it),
+        cmocka_unit_test(whole_numbers_never_saturate),
+        cmocka_unit_test(whole_numbers_hide_nothing_that_is_not_finite),
         cmocka_unit_test(peaks_count_their_work),
     };
     return cmocka_run_group_tests_name("gemm", tests, load_isas, NULL);

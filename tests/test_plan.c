@@ -324,6 +324,9 @@ static void quantise_touches_matrices_only(void **state)
     assert_int_equal(plan->weights[plan->tensors[exact].weight].most_rows, 0);
     assert_int_equal(plan->weights[plan->tensors[vector].weight].precision, PI0_PRECISION_F32);
     assert_int_equal(plan->weights[plan->tensors[table].weight].precision, PI0_PRECISION_STORED);
+    pi0_plan_quantise(plan, PI0_PRECISION_INT8);
+    assert_int_equal(plan->weights[0].precision, PI0_PRECISION_INT8);
+    assert_int_equal(plan->weights[plan->tensors[exact].weight].precision, PI0_PRECISION_F32);
     pi0_plan_free(&plan);
 }
 

@@ -65,9 +65,13 @@ static json_t *compute_json(const pi0_checkpoint *checkpoint, const pi0_blueprin
         if (!view)
             continue;
         const bool rounds = b->precision == PI0_PRECISION_BF16 && view->dtype != PI0_BF16;
-        *failed |=
-            json_array_append_new(list, json_pack("{s:s,s:s,s:s,s:s}", "block", blocks[i][0], "stored", pi0_dtype_name(view->dtype),
-                                                  "weights", rounds ? "bf16" : pi0_dtype_name(view->dtype), "accumulation", "f32")) != 0;
+        const bool whole = b->precision == PI0_PRECISION_INT8 && strcmp(blocks[i][0], "action projections") != 0;
+        *failed |= json_array_append_new(list, json_pack("{s:s,s:s,s:s,s:s}", "block", blocks[i][0], "stored", pi0_dtype_name(view->dtype),
+                                                         "weights",
+                                                         whole    ? "int8"
+                                                         : rounds ? "bf16"
+                                                                  : pi0_dtype_name(view->dtype),
+                                                         "accumulation", whole ? "int32" : "f32")) != 0;
     }
     pi0_json_put(object, "blocks", list, failed);
     return object;
