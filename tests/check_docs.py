@@ -44,7 +44,7 @@ class Known:
         # A command that runs has a definition of its own; the list of those still to come has none.
         self.commands = set(re.findall(r"^const app_command app_\w+ = \{\s*\.name = \"([a-z]+)\"", app, re.M)) | {"help", "version"}
         self.app_options = set(re.findall(r'\.name = "([a-z0-9-]+)"', app)) | {"help", "version"}
-        scripts = sources("dev", "tools/*.py", "tests/*.py", "cmake/*", "bench/*")
+        scripts = sources("dev", "tools/*.py", "tests/*.py", "cmake/*", "bench/*.c", "bench/compare/*.*")
         self.other_options = set(re.findall(r"--([a-z][a-z0-9-]*)", scripts))
         body = re.search(r"\ncase \$command in\n(.*?)\nesac", read("dev"), re.S).group(1)
         self.dev = set(re.findall(r"^([a-z-]+)(?: \||\))", body, re.M))
