@@ -59,7 +59,7 @@ static void select_knows_its_ladder(void **state)
     EACH_ISA(table)
     {
         assert_true(table->gemm[PI0_GEMM_F32].multiply && table->attention_scores && table->softmax && table->attention_mix &&
-                    table->attention);
+                    table->attention[PI0_GEMM_F32]);
         assert_true(table->layer_norm && table->rms_norm && table->ada_norm && table->gated_add && table->add && table->mul);
         assert_true(table->gelu && table->silu && table->rope && table->embed && table->patchify && table->euler && table->finite);
     }
