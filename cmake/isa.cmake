@@ -10,6 +10,7 @@ set(PI0_ISA_avx512 x86_64|AMD64|amd64 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -
 set(PI0_ISA_avx512_vnni ${PI0_ISA_avx512} -mavx512vnni)
 set(PI0_ISA_avx512_bf16 ${PI0_ISA_avx512} -mavx512bf16)
 set(PI0_ISA_neon aarch64|arm64)
+set(PI0_ISA_neon_dotprod ${PI0_ISA_neon} -march=armv8.2-a+dotprod)
 set(PI0_ISA_neon_bf16 ${PI0_ISA_neon} -march=armv8.2-a+bf16)
 
 # Sets the flags of the sources below src/kernels, removes those of other processors from the list, names the macros to define.

@@ -125,6 +125,11 @@ static const char *x86_only(void)
 
 #define neon_missing nothing_missing /* every aarch64 has it */
 
+static const char *neon_dotprod_missing(void)
+{
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? NULL : "the CPU has no dot product extension";
+}
+
 static const char *neon_bf16_missing(void)
 {
     return getauxval(AT_HWCAP2) & HWCAP2_BF16 ? NULL : "the CPU has no BF16 extension";
@@ -137,6 +142,7 @@ static const char *aarch64_only(void)
     return "the CPU is not aarch64";
 }
 #define neon_missing aarch64_only
+#define neon_dotprod_missing aarch64_only
 #define neon_bf16_missing aarch64_only
 
 #endif
@@ -172,6 +178,11 @@ static const char *aarch64_only(void)
 #else
 #define IF_NEON(table) NULL
 #endif
+#ifdef PI0_HAVE_NEON_DOTPROD
+#define IF_NEON_DOTPROD(table) (table)
+#else
+#define IF_NEON_DOTPROD(table) NULL
+#endif
 #ifdef PI0_HAVE_NEON_BF16
 #define IF_NEON_BF16(table) (table)
 #else
@@ -186,6 +197,7 @@ static const rung ladder[] = {
     {"avx512-vnni", IF_AVX512_VNNI(&pi0_isa_avx512_vnni), avx512_vnni_missing},
     {"avx512-bf16", IF_AVX512_BF16(&pi0_isa_avx512_bf16), avx512_bf16_missing},
     {"neon", IF_NEON(&pi0_isa_neon), neon_missing},
+    {"neon-dotprod", IF_NEON_DOTPROD(&pi0_isa_neon_dotprod), neon_dotprod_missing},
     {"neon-bf16", IF_NEON_BF16(&pi0_isa_neon_bf16), neon_bf16_missing},
 };
 

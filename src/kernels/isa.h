@@ -16,6 +16,7 @@ extern const pi0_kernels_isa pi0_isa_avx512;
 extern const pi0_kernels_isa pi0_isa_avx512_vnni;
 extern const pi0_kernels_isa pi0_isa_avx512_bf16;
 extern const pi0_kernels_isa pi0_isa_neon;
+extern const pi0_kernels_isa pi0_isa_neon_dotprod;
 extern const pi0_kernels_isa pi0_isa_neon_bf16;
 
 #endif

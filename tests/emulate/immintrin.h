@@ -22,6 +22,9 @@
 #define _mm512_cvtneps_pbh emulate_cvtneps_pbh
 #define _mm512_cvtne2ps_pbh emulate_cvtne2ps_pbh
 
+#undef _mm512_madd_epi16 /* an alias that takes the arguments of another function */
+#define _mm512_madd_epi16 simde_mm512_madd_epi16
+
 static inline __m512i emulate_cvtepu16_epi32(__m256i x)
 {
     const __m256i half[2] = {_mm256_cvtepu16_epi32(_mm256_castsi256_si128(x)), _mm256_cvtepu16_epi32(_mm256_extracti128_si256(x, 1))};
