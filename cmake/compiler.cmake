@@ -35,9 +35,10 @@ set(math -fno-math-errno -fno-trapping-math)
 # A bare Debug build is -O0: too slow for the instrumented suite.
 if(PI0_SANITIZE OR PI0_FUZZ)
     set(PI0_KERNEL_OPTIONS -O1 ${math}) # at -O2 one of these folders takes minutes to compile
-    add_compile_options(-O1 -fno-omit-frame-pointer)
+    add_compile_options(-O1 -g1 -fno-omit-frame-pointer)
 else()
-    set(PI0_KERNEL_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O3> ${math})
+    # Where a variable lives in unrolled code costs the compiler as long as the code itself: -g1 keeps lines and functions.
+    set(PI0_KERNEL_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O3> $<$<CONFIG:RelWithDebInfo>:-g1> ${math})
 endif()
 
 if((PI0_SANITIZE OR PI0_FUZZ) AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
