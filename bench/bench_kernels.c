@@ -1,6 +1,6 @@
 /* bench_kernels - a stopwatch for the products and the attention at the shapes of the published models, one thread.
  *
- * Usage: bench_kernels [isa ...]   (default: every usable one)
+ * Usage: bench_kernels [--only TEXT] [isa ...]   (default: every usable one; TEXT: lines that contain it)
  * Each line is GFLOP/s and the fraction of a loop of multiply-adds on registers alone, of the same vector width, run between the slices
  * of the work: the two see the same clock and the same neighbours. A slice is what a device would give to a thread (some columns of a
  * product, one head of an attention); the best slice and the best loop are compared, so that a machine that is slowed down now and then
@@ -19,6 +19,8 @@ static uint64_t cpu_ns(void)
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
+
+static const char *only = "";
 
 enum { SLICES = 16, SLICE_COLUMNS = 256, PEAK_ROUNDS = 20000 };
 
@@ -88,6 +90,11 @@ static void run_gemm(void *context, int slice)
 static void bench_gemm(const pi0_kernels *k, pi0_gemm_form form, const shape *s, pi0_dtype dtype, bool packed)
 {
     const pi0_gemm_kernel *kernel = &k->gemm[form];
+    char what[96];
+    snprintf(what, sizeof what, "%s %dx%dx%d %s %s %s", s->what, s->m, s->n, s->k, kernel->title, pi0_dtype_name(dtype),
+             packed ? "packed" : "as stored");
+    if (!strstr(what, only))
+        return;
     size_t m = (size_t)s->m, n = (size_t)s->n, depth = (size_t)s->k;
     float *x = filled(m * depth, PI0_F32), *y = filled(m * n, PI0_F32);
     void *w = filled(n * depth, dtype);
@@ -101,9 +108,6 @@ static void bench_gemm(const pi0_kernels *k, pi0_gemm_form form, const shape *s,
     if (packed)
         kernel->pack(&r.g, 0, pi0_panels(&r.g, kernel->tile_cols), packed_w);
     r.g.packed = packed_w;
-    char what[96];
-    snprintf(what, sizeof what, "%s %dx%dx%d %s %s %s", s->what, s->m, s->n, s->k, kernel->title, pi0_dtype_name(dtype),
-             packed ? "packed" : "as stored");
     measure(k->isa, kernel, what, 2.0 * (double)m * SLICE_COLUMNS * (double)depth, s->n / SLICE_COLUMNS, run_gemm, &r);
     pi0_free(x);
     pi0_free(y);
@@ -129,6 +133,10 @@ static void run_attention(void *context, int slice)
 static void bench_attention(const pi0_kernels *k, pi0_gemm_form form, const char *name, int rows, int keys, int keys2, int heads,
                             int kv_heads, int d)
 {
+    char what[96];
+    snprintf(what, sizeof what, "attention %s %d rows %d+%d keys %dx%d %s", name, rows, keys, keys2, heads, d, pi0_gemm_form_names[form]);
+    if (!strstr(what, only))
+        return;
     size_t wide = (size_t)heads * (size_t)d, narrow = (size_t)kv_heads * (size_t)d;
     float *q = filled((size_t)rows * wide, PI0_F32), *out = filled((size_t)rows * wide, PI0_F32);
     float *kv = filled((size_t)(keys + keys2) * narrow, PI0_F32);
@@ -151,8 +159,6 @@ static void bench_attention(const pi0_kernels *k, pi0_gemm_form form, const char
                        .workspace = filled(k->attention_workspace / 4, PI0_F32)};
     if (keys2 > 0)
         r.a.k2 = r.a.v2 = kv + (size_t)keys * narrow, r.a.ldkv2 = narrow;
-    char what[96];
-    snprintf(what, sizeof what, "attention %s %d rows %d+%d keys %dx%d %s", name, rows, keys, keys2, heads, d, pi0_gemm_form_names[form]);
     measure(k->isa, &k->gemm[form], what, 4.0 * rows * (double)(keys + keys2) * d * (heads / kv_heads), kv_heads, run_attention, &r);
     pi0_free(q);
     pi0_free(out);
@@ -193,10 +199,15 @@ static void bench_isa(const char *name)
 
 int main(int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++)
+    int named = 1;
+    if (argc > 2 && !strcmp(argv[1], "--only")) {
+        only = argv[2];
+        named = 3;
+    }
+    for (int i = named; i < argc; i++)
         bench_isa(argv[i]);
     pi0_isa_report report[16];
-    size_t n = argc > 1 ? 0 : pi0_kernels_report(report, 16);
+    size_t n = argc > named ? 0 : pi0_kernels_report(report, 16);
     for (size_t i = 0; i < n && i < 16; i++)
         if (report[i].usable)
             bench_isa(report[i].name);

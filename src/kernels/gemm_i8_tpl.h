@@ -19,15 +19,22 @@ typedef int8_t vb __attribute__((vector_size(V_LANES)));
 /* The magnitude of the largest element, as the bits of an f32: NaN is above infinity, and that above all numbers. */
 V_INLINE int32_t i8_largest(const void *row, pi0_dtype dtype, int k)
 {
-    vi most = {0};
-    for (int i = 0; i < k; i += V_LANES) {
-        const vf x = k - i >= V_LANES ? v_widen(row, dtype, (size_t)i) : v_widen_part(row, dtype, (size_t)i, k - i);
-        const vi size = (vi)x & 0x7fffffff;
-        most = (vi)v_select(size > most, (vf)size, (vf)most);
+    enum { AT_ONCE = 4 }; /* maxima that do not wait for each other */
+    vi part[AT_ONCE] = {{0}};
+    int i = 0;
+    for (; k - i >= AT_ONCE * V_LANES; i += AT_ONCE * V_LANES) {
+        V_UNROLL
+        for (int j = 0; j < AT_ONCE; j++)
+            part[j] = v_larger(part[j], (vi)v_widen(row, dtype, (size_t)(i + j * V_LANES)) & 0x7fffffff);
     }
+    for (; i < k; i += V_LANES) {
+        const vf x = k - i >= V_LANES ? v_widen(row, dtype, (size_t)i) : v_widen_part(row, dtype, (size_t)i, k - i);
+        part[0] = v_larger(part[0], (vi)x & 0x7fffffff);
+    }
+    const vi most = v_larger(v_larger(part[0], part[1]), v_larger(part[2], part[3]));
     int32_t best = most[0];
-    for (int i = 1; i < V_LANES; i++)
-        best = most[i] > best ? most[i] : best;
+    for (int lane = 1; lane < V_LANES; lane++)
+        best = most[lane] > best ? most[lane] : best;
     return best;
 }
 

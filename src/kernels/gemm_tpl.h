@@ -241,6 +241,19 @@ static inline void gemm_prefetch(const gemm_ahead *ahead, int part, int parts)
 {
     const size_t lines_of_row = (ahead->row_bytes + 63) / 64, lines = (size_t)ahead->rows * lines_of_row;
     const size_t first = lines * (size_t)part / (size_t)parts, end = lines * (size_t)(part + 1) / (size_t)parts;
+    if (ahead->rows == 1) { /* packed; as few instructions as can be, for they stand between the products */
+        const char *from = ahead->from[0] + first * 64;
+        const char *const stop = ahead->from[0] + end * 64;
+        for (; from < stop - 256; from += 256) {
+            __builtin_prefetch(from);
+            __builtin_prefetch(from + 64);
+            __builtin_prefetch(from + 128);
+            __builtin_prefetch(from + 192);
+        }
+        for (; from < stop; from += 64)
+            __builtin_prefetch(from);
+        return;
+    }
     size_t row = lines > 0 ? first / lines_of_row : 0, at = first - row * lines_of_row;
     for (size_t line = first; line < end; line++) { /* no division here: it would take as long as the products */
         __builtin_prefetch(ahead->from[row] + at * 64);

@@ -37,6 +37,8 @@ V_INLINE void v_store(float *p, vf x)
     *(vf_unaligned *)p = x;
 }
 
+#ifndef V_OWN_PARTS /* a folder whose chip has instructions for these defines them in its simd.h */
+
 /* Lanes n and above hold `fill`. */
 static inline vf v_load_part(const float *p, int n, float fill)
 {
@@ -51,6 +53,8 @@ static inline void v_store_part(float *p, vf x, int n)
     for (int i = 0; i < n; i++)
         p[i] = x[i];
 }
+
+#endif
 
 /* A whole vector when `left` elements allow it, otherwise the `left` ones. */
 V_INLINE vf v_get(const float *p, int left)
@@ -101,6 +105,10 @@ V_INLINE vf v_min(vf x, vf y)
 {
     return v_select((vi)(x > y), y, x);
 }
+V_INLINE vi v_larger(vi x, vi y)
+{
+    return (vi)v_select(x > y, (vf)x, (vf)y);
+}
 
 static inline float v_sum(vf x)
 {
@@ -122,9 +130,21 @@ static inline float v_largest(vf x)
 
 #endif
 
+#ifndef V_OWN_SCALE /* as above */
+
+/* x * 2^n, n from -151 to 129: in two factors, so that neither of them leaves the range before the product does. */
+V_INLINE vf v_scale(vf x, vf n)
+{
+    const vi power = __builtin_convertvector(n, vi), half = power >> 1;
+    const vf a = (vf)((half + 127) << 23), b = (vf)((power - half + 127) << 23);
+    return x * a * b;
+}
+
+#endif
+
 /* e^x within 2 ulp everywhere, subnormal results included; -inf gives 0, above 88.72 +inf, NaN stays NaN.
- * x = n ln2 + r with |r| <= 0.347; Taylor's series of degree 7 is off by 6e-9 there. 2^n is applied in two factors, so that neither of
- * them leaves the range before the product does. The clamps are where the result has become 0 or infinite anyway. */
+ * x = n ln2 + r with |r| <= 0.347; Taylor's series of degree 7 is off by 6e-9 there. The clamps are where the result has become 0 or
+ * infinite anyway. */
 V_INLINE vf v_exp(vf x)
 {
     const vf magic = v_set1(12582912.0f); /* 1.5 * 2^23: adding it rounds to an integer, kept in the low bits */
@@ -140,10 +160,7 @@ V_INLINE vf v_exp(vf x)
     p = v_fma(p, r, v_set1(1.0f / 6.0f));
     p = v_fma(p, r, v_set1(0.5f));
     p = v_fma(p * r, r, r) + v_set1(1.0f);
-    vi power = (vi)shifted - (vi)magic;
-    vi half = power >> 1;
-    vf a = (vf)((half + 127) << 23), b = (vf)((power - half + 127) << 23);
-    return p * a * b;
+    return v_scale(p, n);
 }
 
 /* The tanh form: x/2 (1 + tanh u) = x / (1 + e^-2u), without the cancellation that 1 + tanh has for negative u. */

@@ -8,6 +8,7 @@
 #ifndef PI0_EMULATE_IMMINTRIN_H
 #define PI0_EMULATE_IMMINTRIN_H
 
+#include <math.h>
 #include <string.h>
 
 #define SIMDE_ENABLE_NATIVE_ALIASES
@@ -21,6 +22,9 @@
 #define _mm512_shuffle_f32x4 emulate_shuffle_f32x4
 #define _mm512_cvtneps_pbh emulate_cvtneps_pbh
 #define _mm512_cvtne2ps_pbh emulate_cvtne2ps_pbh
+#define _mm512_mask_loadu_ps emulate_mask_loadu_ps
+#define _mm512_mask_storeu_ps emulate_mask_storeu_ps
+#define _mm512_scalef_ps emulate_scalef_ps
 
 #undef _mm512_madd_epi16 /* an alias that takes the arguments of another function */
 #define _mm512_madd_epi16 simde_mm512_madd_epi16
@@ -64,6 +68,39 @@ static inline __m512 emulate_shuffle_f32x4(__m512 a, __m512 b, int choice)
     const __m128 quarter[4] = {from_a[choice & 3], from_a[choice >> 2 & 3], from_b[choice >> 4 & 3], from_b[choice >> 6 & 3]};
     __m512 whole;
     memcpy(&whole, quarter, sizeof whole);
+    return whole;
+}
+
+static inline __m512 emulate_mask_loadu_ps(__m512 other, __mmask16 mask, const void *from)
+{
+    float lane[16];
+    memcpy(lane, &other, sizeof lane);
+    for (int i = 0; i < 16; i++)
+        if (mask >> i & 1)
+            memcpy(lane + i, (const char *)from + i * 4, sizeof lane[i]);
+    __m512 whole;
+    memcpy(&whole, lane, sizeof whole);
+    return whole;
+}
+
+static inline void emulate_mask_storeu_ps(void *to, __mmask16 mask, __m512 x)
+{
+    float lane[16];
+    memcpy(lane, &x, sizeof lane);
+    for (int i = 0; i < 16; i++)
+        if (mask >> i & 1)
+            memcpy((char *)to + i * 4, lane + i, sizeof lane[i]);
+}
+
+static inline __m512 emulate_scalef_ps(__m512 x, __m512 power)
+{
+    float lane[16], n[16];
+    memcpy(lane, &x, sizeof lane);
+    memcpy(n, &power, sizeof n);
+    for (int i = 0; i < 16; i++)
+        lane[i] = n[i] != n[i] ? n[i] : scalbnf(lane[i], (int)n[i]);
+    __m512 whole;
+    memcpy(&whole, lane, sizeof whole);
     return whole;
 }
 

@@ -139,7 +139,7 @@ void pi0_cpu_linear(pi0_exec *exec, const pi0_op *op, const pi0_params *params)
 
 /* ------------------------------------------------------------------ attention, whole or in its three core pieces */
 
-enum { ROW_BLOCK = 128 }; /* most query rows a task, of all heads that it does */
+enum { ROW_BLOCK = 256 }; /* most query rows a task, of all heads that it does */
 
 typedef struct attention_job {
     const pi0_exec *exec;

@@ -54,6 +54,25 @@ static inline void v_transpose(vf r[V_LANES])
     r[7] = (vf)_mm256_permute2f128_ps(b3, b7, 0x31);
 }
 
+#define V_OWN_PARTS
+
+static inline __m256i v_first(int n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+/* Lanes n and above hold `fill`; n from 0 to V_LANES. */
+static inline vf v_load_part(const float *p, int n, float fill)
+{
+    const __m256i first = v_first(n);
+    return (vf)_mm256_blendv_ps(_mm256_set1_ps(fill), _mm256_maskload_ps(p, first), (__m256)first);
+}
+
+static inline void v_store_part(float *p, vf x, int n)
+{
+    _mm256_maskstore_ps(p, v_first(n), (__m256)x);
+}
+
 #define V_OWN_COMPARISONS
 
 /* The instructions return their second operand when either is NaN. */
@@ -65,6 +84,11 @@ static inline vf v_max(vf x, vf y)
 static inline vf v_min(vf x, vf y)
 {
     return (vf)_mm256_min_ps((__m256)y, (__m256)x);
+}
+
+static inline vi v_larger(vi x, vi y)
+{
+    return (vi)_mm256_max_epi32((__m256i)x, (__m256i)y);
 }
 
 /* Halves upon halves, as vector_tpl.h has it. */

@@ -61,6 +61,31 @@ static inline void v_transpose(vf r[V_LANES])
     }
 }
 
+#define V_OWN_PARTS
+
+static inline __mmask16 v_first(int n)
+{
+    return (__mmask16)((1u << n) - 1);
+}
+
+/* Lanes n and above hold `fill`; n from 0 to V_LANES. */
+static inline vf v_load_part(const float *p, int n, float fill)
+{
+    return (vf)_mm512_mask_loadu_ps(_mm512_set1_ps(fill), v_first(n), p);
+}
+
+static inline void v_store_part(float *p, vf x, int n)
+{
+    _mm512_mask_storeu_ps(p, v_first(n), (__m512)x);
+}
+
+#define V_OWN_SCALE
+
+static inline vf v_scale(vf x, vf n)
+{
+    return (vf)_mm512_scalef_ps((__m512)x, (__m512)n);
+}
+
 #define V_OWN_COMPARISONS
 
 /* The instructions return their second operand when either is NaN. */
@@ -72,6 +97,11 @@ static inline vf v_max(vf x, vf y)
 static inline vf v_min(vf x, vf y)
 {
     return (vf)_mm512_min_ps((__m512)y, (__m512)x);
+}
+
+static inline vi v_larger(vi x, vi y)
+{
+    return (vi)_mm512_max_epi32((__m512i)x, (__m512i)y);
 }
 
 /* Halves upon halves, as vector_tpl.h has it. */

@@ -59,6 +59,11 @@ static inline vf v_min(vf x, vf y)
     return (vf)vbslq_f32(vcgtq_f32((float32x4_t)x, (float32x4_t)y), (float32x4_t)y, (float32x4_t)x);
 }
 
+static inline vi v_larger(vi x, vi y)
+{
+    return (vi)vmaxq_s32((int32x4_t)x, (int32x4_t)y);
+}
+
 /* Halves upon halves, as vector_tpl.h has it. */
 static inline float v_sum(vf x)
 {
