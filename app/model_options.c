@@ -31,6 +31,10 @@ const app_option app_model_options[] = {
      .metavar = "N",
      .max = 256,
      .help = "worker threads; 0, the default, is one for each physical core"},
+    {.name = "affinity",
+     .kind = APP_TEXT,
+     .metavar = "CPUS",
+     .help = "where worker threads stay: cores (one on each), or CPUs such as 2,3,8-11; default: where the system puts them"},
     {.name = "isa", .kind = APP_TEXT, .metavar = "NAME", .help = "highest instruction set to use"},
     {.name = "disable", .kind = APP_TEXT, .metavar = "PASS[,PASS]", .help = "optimisation passes to leave out"},
     {.name = "memory-limit",
@@ -97,6 +101,7 @@ pi0_status app_model_settings_fill(app_context *app, app_model_settings *setting
     if (app_args_text(args, "precision"))
         options->precision = app_args_text(args, "precision");
     options->threads = (int)app_args_int(args, "threads", 0);
+    options->affinity = app_args_text(args, "affinity");
     options->isa = app_args_text(args, "isa");
     options->disable = app_args_text(args, "disable");
     options->memory_limit = app_args_unsigned(args, "memory-limit", 0);

@@ -153,8 +153,10 @@ typedef struct pi0_options {
     const char *device;    /* "cpu" */
     const char *precision; /* "auto", "f32", "bf16", "int8" */
     int threads;           /* 0 = physical cores */
-    const char *isa;       /* highest instruction set to use, NULL = best: "ref", "avx2" */
-    const char *disable;   /* passes to switch off, comma separated (docs/numerics.md lists them) */
+    const char *affinity; /* where the threads stay: "cores" (one on each), or CPUs such as "2,3,8-11", one for each thread; the thread that
+                             calls the library is the caller's own and is left alone. NULL: where the system puts them */
+    const char *isa;      /* highest instruction set to use, NULL = best: "ref", "avx2" */
+    const char *disable;  /* passes to switch off, comma separated (docs/numerics.md lists them) */
     uint64_t memory_limit; /* bytes; 0 = none. pi0_open fails with the numbers when the plan needs more */
     int max_batch;         /* lanes allocated, 1 .. 16; 0 = 1 */
     int horizon;           /* rows of the action chunk; 0 = the recipe's */

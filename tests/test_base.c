@@ -2,6 +2,7 @@
 #include "support.h"
 
 #include <math.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -583,7 +584,7 @@ static void pool_runs_every_task_once(void **state)
     for (size_t s = 0; s < 5; s++) {
         pi0_pool *pool;
         pi0_error err = {0};
-        PI0_ASSERT_OK(pi0_pool_open(sizes[s], &pool, &err), &err);
+        PI0_ASSERT_OK(pi0_pool_open(sizes[s], NULL, &pool, &err), &err);
         assert_int_equal(pi0_pool_threads(pool), sizes[s]);
         int rounds = sizes[s] > 7 ? 60 : 400;
         for (int round = 0; round < rounds; round++) {
@@ -615,7 +616,7 @@ static void pool_run_publishes_results(void **state)
 {
     (void)state;
     pi0_pool *pool;
-    PI0_ASSERT_OK(pi0_pool_open(4, &pool, NULL), NULL);
+    PI0_ASSERT_OK(pi0_pool_open(4, NULL, &pool, NULL), NULL);
     long sums[16 * 8] = {0}, expected[16 * 8] = {0};
     for (int round = 0; round < 50; round++) {
         pi0_pool_run(pool, add_up, sums, 16);
@@ -640,7 +641,7 @@ static void pool_caller_sleeps_until_the_last_task(void **state)
 {
     (void)state;
     pi0_pool *pool;
-    PI0_ASSERT_OK(pi0_pool_open(3, &pool, NULL), NULL);
+    PI0_ASSERT_OK(pi0_pool_open(3, NULL, &pool, NULL), NULL);
     for (int round = 0; round < 10; round++) {
         atomic_int count = 0;
         pi0_pool_run(pool, slow_task, &count, 4);
@@ -656,18 +657,68 @@ static void pool_refuses_bad_counts_and_lack_of_memory(void **state)
     pi0_pool *pool = (pi0_pool *)1;
     const int bad[] = {0, -1, PI0_MAX_THREADS + 1};
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(pi0_pool_open(bad[i], &pool, &err), PI0_ERR_ARGUMENT);
+        assert_int_equal(pi0_pool_open(bad[i], NULL, &pool, &err), PI0_ERR_ARGUMENT);
         assert_null(pool);
         pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "threads", "1 to", NULL);
     }
     pi0_test_fail_allocation(1);
-    pi0_status status = pi0_pool_open(2, &pool, &err);
+    pi0_status status = pi0_pool_open(2, NULL, &pool, &err);
     assert_true(pi0_test_allocation_failed());
     assert_int_equal(status, PI0_ERR_MEMORY);
     assert_null(pool);
     pi0_error_clear(&err);
     assert_true(pi0_physical_cores() >= 1);
     assert_true(pi0_physical_cores() <= sysconf(_SC_NPROCESSORS_CONF));
+}
+
+static void where_am_i(void *context, int task, int thread)
+{
+    (void)task;
+    usleep(2000); /* so that every thread gets some */
+    if (thread != 0)
+        atomic_store((atomic_int *)context + thread, sched_getcpu());
+}
+
+static void workers_stay_on_their_cpus(void **state)
+{
+    (void)state;
+    int cpus[2], all[64];
+    pi0_error err = {0};
+    if (pi0_core_cpus(all, 64) < 2)
+        skip();
+    PI0_ASSERT_OK(pi0_cpus_of("cores", 2, cpus, &err), &err);
+    assert_int_equal(cpus[1], all[1]);
+    const int turned[] = {cpus[1], cpus[0]};
+    pi0_pool *pool;
+    for (int turn = 0; turn < 2; turn++) {
+        PI0_ASSERT_OK(pi0_pool_open(2, turn ? turned : cpus, &pool, &err), &err);
+        atomic_int seen[2] = {-1, -1};
+        for (int round = 0; round < 5; round++)
+            pi0_pool_run(pool, where_am_i, seen, 8);
+        assert_int_equal(atomic_load(&seen[1]), turn ? cpus[0] : cpus[1]);
+        pi0_pool_close(&pool);
+    }
+}
+
+static void an_affinity_is_checked(void **state)
+{
+    (void)state;
+    int cpus[4], all[64];
+    pi0_error err = {0};
+    const char *const bad[] = {"", "a", "0,", ",0", "0-", "1-0", "0 1", "-1", "0,0", "0-1,1", "99999999999999999999", "cores,0", "0x1"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(pi0_cpus_of(bad[i], 1, cpus, &err), PI0_ERR_ARGUMENT);
+        pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "list of CPUs", "8-11", NULL);
+    }
+    char own[32];
+    assert_true(pi0_core_cpus(all, 64) >= 1);
+    snprintf(own, sizeof own, "%d", all[0]);
+    PI0_ASSERT_OK(pi0_cpus_of(own, 1, cpus, &err), &err);
+    assert_int_equal(cpus[0], all[0]);
+    assert_int_equal(pi0_cpus_of(own, 2, cpus, &err), PI0_ERR_ARGUMENT);
+    pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "fewer CPUs", "2", NULL);
+    assert_int_equal(pi0_cpus_of("4095", 1, cpus, &err), PI0_ERR_ARGUMENT);
+    pi0_test_assert_error(&err, PI0_ERR_ARGUMENT, "4095", NULL, NULL);
 }
 
 /* ------------------------------------------------------------------ log, clock */
@@ -721,6 +772,8 @@ int main(void)
         cmocka_unit_test(pool_run_publishes_results),
         cmocka_unit_test(pool_caller_sleeps_until_the_last_task),
         cmocka_unit_test(pool_refuses_bad_counts_and_lack_of_memory),
+        cmocka_unit_test(workers_stay_on_their_cpus),
+        cmocka_unit_test(an_affinity_is_checked),
         cmocka_unit_test(log_gives_one_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

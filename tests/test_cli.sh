@@ -285,6 +285,9 @@ TMPDIR=$PWD/nowhere expect "bench without a place for a random model" 1 'TMPDIR'
 expect "bench MODEL" 0 - bench tiny $CONFIG --repeat 1
 grep -q '^total ' out && grep -q 'of peak' out && grep -q 'TFLOP' out; holds "prints its table"
 expect "bench --markdown" 0 - bench tiny $CONFIG --repeat 1 --markdown; grep -q '^|---|' out && grep -q '^| total |' out; holds "prints a Markdown table"
+expect "threads that stay where they are put" 0 - bench tiny $CONFIG --repeat 1 --threads 1 --affinity cores
+expect "an affinity that is no list" 2 '8-11' bench tiny $CONFIG --affinity 0,,1
+expect "an affinity of too few" 2 'fewer CPUs' bench tiny $CONFIG --affinity 0 --threads 2
 expect "bench with more cameras than there are" 2 '1 to' bench tiny $CONFIG --cameras 4
 expect "bench with more tokens than the model takes" 2 'tokens' bench tiny $CONFIG --prompt-tokens 1000
 

@@ -191,7 +191,9 @@ typedef struct pi0_pool pi0_pool;
 /* task in 0 .. n_tasks-1; thread in 0 .. pi0_pool_threads-1, 0 is the caller */
 typedef void (*pi0_task_fn)(void *context, int task, int thread);
 
-pi0_status pi0_pool_open(int threads, pi0_pool **out, pi0_error *err); /* threads 1 .. PI0_MAX_THREADS; starts threads-1 workers */
+/* threads 1 .. PI0_MAX_THREADS; starts threads-1 workers. cpus [threads]: thread i stays on CPU cpus[i], all but the caller's, which is
+ * the caller's own; NULL: where the system puts them. */
+pi0_status pi0_pool_open(int threads, const int *cpus, pi0_pool **out, pi0_error *err);
 void pi0_pool_close(pi0_pool **pool);
 int pi0_pool_threads(const pi0_pool *pool);
 
@@ -201,5 +203,8 @@ void pi0_pool_run(pi0_pool *pool, pi0_task_fn fn, void *context, int n_tasks);
 int pi0_physical_cores(void); /* online, respecting the process's affinity mask; at least 1 */
 /* One CPU of each of them, up to cap. Returns how many there are; 0 where the system does not tell. */
 int pi0_core_cpus(int *cpus, int cap);
+/* The CPUs of `count` threads: "cores", one of each core, or a list such as "0,2,8-11". Fewer than count, one that this process may not
+ * use or one named twice is PI0_ERR_ARGUMENT; of more the first are taken. */
+pi0_status pi0_cpus_of(const char *affinity, int count, int *cpus, pi0_error *err);
 
 #endif

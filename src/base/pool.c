@@ -1,4 +1,6 @@
+#include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -87,7 +89,30 @@ static void *worker_main(void *argument)
     return NULL;
 }
 
-static pi0_status start_workers(pi0_pool *pool, pi0_error *err)
+/* A worker on the CPU that it is to stay on; -1: on any. Returns an errno. */
+static int start_worker(struct worker *worker, int cpu)
+{
+    pthread_attr_t attributes;
+    int code = pthread_attr_init(&attributes);
+    if (code != 0)
+        return code;
+    if (cpu >= 0) {
+        const size_t bytes = CPU_ALLOC_SIZE(cpu + 1);
+        cpu_set_t *set = CPU_ALLOC(cpu + 1);
+        if (set) {
+            CPU_ZERO_S(bytes, set);
+            CPU_SET_S(cpu, bytes, set);
+        }
+        code = set ? pthread_attr_setaffinity_np(&attributes, bytes, set) : ENOMEM;
+        CPU_FREE(set);
+    }
+    if (code == 0)
+        code = pthread_create(&worker->id, &attributes, worker_main, worker);
+    pthread_attr_destroy(&attributes);
+    return code;
+}
+
+static pi0_status start_workers(pi0_pool *pool, const int *cpus, pi0_error *err)
 {
     pool->lock_made = pthread_mutex_init(&pool->lock, NULL) == 0;
     pool->wake_made = pthread_cond_init(&pool->wake, NULL) == 0;
@@ -98,7 +123,7 @@ static pi0_status start_workers(pi0_pool *pool, pi0_error *err)
         struct worker *worker = &pool->workers[i];
         worker->pool = pool;
         worker->thread = i;
-        int code = pthread_create(&worker->id, NULL, worker_main, worker);
+        const int code = start_worker(worker, cpus ? cpus[i] : -1);
         if (code != 0) {
             char buffer[128];
             pi0_fail(err, PI0_ERR_MEMORY, "cannot start thread %d of %d", i + 1, pool->threads);
@@ -111,7 +136,7 @@ static pi0_status start_workers(pi0_pool *pool, pi0_error *err)
     return PI0_OK;
 }
 
-pi0_status pi0_pool_open(int threads, pi0_pool **out, pi0_error *err)
+pi0_status pi0_pool_open(int threads, const int *cpus, pi0_pool **out, pi0_error *err)
 {
     *out = NULL;
     if (threads < 1 || threads > PI0_MAX_THREADS) {
@@ -129,7 +154,7 @@ pi0_status pi0_pool_open(int threads, pi0_pool **out, pi0_error *err)
     atomic_init(&pool->caller_sleeps, false);
     atomic_init(&pool->stop, false);
     pool->threads = threads;
-    pi0_status status = start_workers(pool, err);
+    pi0_status status = start_workers(pool, cpus, err);
     if (status != PI0_OK) {
         pi0_pool_close(&pool);
         return status;

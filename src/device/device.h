@@ -39,6 +39,7 @@ typedef struct pi0_device_weight {
 
 typedef struct pi0_device_options {
     int threads;
+    const char *affinity; /* as pi0_options.affinity */
     const char *isa;
     const pi0_log *log;
 } pi0_device_options;

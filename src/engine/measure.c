@@ -49,7 +49,7 @@ typedef struct crew {
 static pi0_status crew_open(crew *c, int threads, pi0_error *err)
 {
     c->stays = pi0_core_cpus(c->cpus, PI0_MAX_THREADS) >= threads && sched_getaffinity(0, sizeof c->before, &c->before) == 0;
-    return pi0_pool_open(threads, &c->pool, err);
+    return pi0_pool_open(threads, NULL, &c->pool, err);
 }
 
 typedef struct slice {

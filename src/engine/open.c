@@ -327,7 +327,7 @@ static pi0_status load(pi0_model *model, const char *path, const pi0_options *op
     PI0_TRY(load_recipe(model, options, err));
     if (!options->preprocessed)
         PI0_TRY(open_tokenizer(model, options, err));
-    const pi0_device_options device_options = {.threads = options->threads, .isa = options->isa, .log = &model->log};
+    const pi0_device_options device_options = {.threads = options->threads, .affinity = options->affinity, .isa = options->isa, .log = &model->log};
     PI0_TRY(model->api->open(&device_options, &model->device, err));
 
     pi0_blueprint blueprint;

@@ -29,7 +29,10 @@ static pi0_status cpu_open(const pi0_device_options *options, pi0_device **out, 
     device->threads = options->threads > 0 ? options->threads : pi0_physical_cores();
     pi0_status status;
     PI0_TRY_GOTO(pi0_kernels_select(options->isa, &device->kernels, err));
-    PI0_TRY_GOTO(pi0_pool_open(device->threads, &device->pool, err));
+    int cpus[PI0_MAX_THREADS];
+    if (options->affinity)
+        PI0_TRY_GOTO(pi0_cpus_of(options->affinity, device->threads, cpus, err));
+    PI0_TRY_GOTO(pi0_pool_open(device->threads, options->affinity ? cpus : NULL, &device->pool, err));
     *out = device;
     return PI0_OK;
 fail:
