@@ -327,6 +327,8 @@ typedef struct pi0_synth_options {
     uint64_t seed;
     int cameras, state_dim, action_dim, horizon; /* 0 = default */
     int shards;                                  /* 0 or 1 = one file */
+    int outliers;                                /* channels of each tower that are larger where its matrices meet them; 0 = none */
+    int outlier_factor;                          /* by so much; 0 = 50 */
     pi0_progress_fn progress;
     void *progress_user;
 } pi0_synth_options;
