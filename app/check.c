@@ -5,6 +5,7 @@
 #include "app.h"
 #include "compare.h"
 #include "json_out.h"
+#include "layers.h"
 #include "model_options.h"
 #include "observation.h"
 #include "table.h"
@@ -21,6 +22,9 @@ static const app_option options[] = {
      .min = 1,
      .max = 1000,
      .help = "steps, for a REF that holds no ref/velocity.* to count"},
+    {.name = "layers",
+     .kind = APP_FLAG,
+     .help = "also what int8 costs: the error of every matrix product in int8 on the inputs that it has in f32, largest first"},
     {.name = NULL},
 };
 
@@ -41,8 +45,9 @@ typedef struct check_run {
     app_gates gates;
     row *rows;
     size_t n_rows;
-    char device[32], precision[32], model[16];
-    float *raw; /* actions of the run with taps */
+    char device[32], precision[96], model[16];
+    app_layers layers; /* --layers */
+    float *raw;        /* actions of the run with taps */
     double *robot;
     size_t raw_count, robot_count;
 } check_run;
@@ -215,6 +220,24 @@ static void compare_untapped(check_run *run, const pi0_session *session)
     snprintf(r->note, sizeof r->note, same ? "the same bits" : "other bits: the run without recorded stages computed something else");
 }
 
+/* The products as the model has them, then once more in f32 with int8 beside it. */
+static pi0_status measure_layers(app_context *app, check_run *run, pi0_model **model, pi0_session **session, app_phase *phase,
+                                 pi0_error *err)
+{
+    pi0_status status = app_layers_take(&run->layers, *model, err);
+    pi0_session_close(session);
+    pi0_close(model);
+    if (status != PI0_OK)
+        return status;
+    run->settings.options.precision = "f32";
+    run->settings.options.calibration = NULL;
+    run->settings.options.layer_errors = 1;
+    status = infer_once(app, run, false, model, session, phase, err);
+    if (status == PI0_OK)
+        app_layers_measure(&run->layers, *model);
+    return status;
+}
+
 static pi0_status compute(app_context *app, check_run *run, app_phase *phase, pi0_error *err)
 {
     pi0_model *model = NULL;
@@ -244,6 +267,8 @@ static pi0_status compute(app_context *app, check_run *run, app_phase *phase, pi
         status = infer_once(app, run, false, &model, &session, phase, err);
     if (status == PI0_OK)
         compare_untapped(run, session);
+    if (status == PI0_OK && app_args_flag(&app->args, "layers"))
+        status = measure_layers(app, run, &model, &session, phase, err);
 done:
     pi0_session_close(&session);
     pi0_close(&model);
@@ -299,6 +324,11 @@ static void print_table(app_text *out, const check_run *run, const char *referen
     for (size_t i = 0; i < run->n_rows; i++)
         if (!run->rows[i].passed && *run->rows[i].note)
             app_text_add(out, "%s: %s\n", run->rows[i].stage, run->rows[i].note);
+    if (run->layers.count) {
+        app_text_add(out, "\nint8 of each product alone, on its inputs in f32:\n\n");
+        app_layers_add(out, &run->layers, run->layers.count);
+        app_text_add(out, "\n");
+    }
     size_t failed = count_failed(run);
     if (failed)
         app_text_add(out, "FAILED: %zu of %zu\n", failed, run->n_rows);
@@ -367,6 +397,10 @@ static void print_json(app_text *out, const check_run *run)
         json_row(&json, &run->rows[i]);
     }
     app_json_close(&json, ']');
+    if (run->layers.count) {
+        app_json_key(&json, "layers");
+        app_layers_json(&json, &run->layers);
+    }
     app_json_close(&json, '}');
     app_text_add(out, "\n");
 }
@@ -411,6 +445,7 @@ static int check(app_context *app)
     free(run.rows);
     free(run.raw);
     free(run.robot);
+    app_layers_release(&run.layers);
     pi0_arrays_free(&run.reference);
     app_model_settings_release(&run.settings);
     return code;
@@ -421,17 +456,20 @@ static const char *const names[] = {"MODEL: the checkpoint to check", "REF.npz: 
 const app_command app_check = {
     .name = "check",
     .summary = "compares every stage with a recorded reference",
-    .usage = "MODEL REF.npz [--tol STAGE=VALUE] [options]",
-    .text = "Replays the observation of REF with its noise and step count, and compares every array named ref/<stage> in it. "
-            "Gates: --tol, else gate/<stage> in REF, else: tokens equal; in f32 an error of 1e-4 (pictures 1e-5); in bf16 "
-            "a cosine of 0.9995 and, where REF holds the reference's own bf16 run (ref/bf16_actions_raw), actions_raw at most twice as far "
-            "away as that run, the cosine relaxed to twice its angle where that is wider; in int8 a cosine of 0.998. A stage that this run "
-            "does not have, or that has "
-            "another shape, "
-            "fails. At last the run is repeated without recorded stages and must give the same bits. Exit 4 when anything fails.",
+    .usage = "MODEL REF.npz [--tol STAGE=VALUE] [--layers] [options]",
+    .text =
+        "Replays the observation of REF with its noise and step count, and compares every array named ref/<stage> in it. "
+        "Gates: --tol, else gate/<stage> in REF, else: tokens equal; in f32 an error of 1e-4 (pictures 1e-5); in bf16 "
+        "a cosine of 0.9995 and, where REF holds the reference's own bf16 run (ref/bf16_actions_raw), actions_raw at most twice as far "
+        "away as that run, the cosine relaxed to twice its angle where that is wider; in int8 a cosine of 0.998. A stage that this run "
+        "does not have, or that has "
+        "another shape, "
+        "fails. At last the run is repeated without recorded stages and must give the same bits. Exit 4 when anything fails. --layers adds "
+        "where the error of int8 comes from, product by product; `pi0 calibrate` decides by that.",
     .examples = "  pi0 check ~/my_policy ref.npz\n"
                 "  pi0 check pi0_droid_dir ref.npz --config pi0_droid --precision bf16 --tol actions_raw=0.05\n"
-                "  pi0 check ~/my_policy ref.npz --json\n",
+                "  pi0 check ~/my_policy ref.npz --precision int8 --layers\n"
+                "  pi0 check ~/my_policy ref.npz --precision int8:auto --calibration calibration.json --json\n",
     .syntax = {.tables = {options, app_model_options, app_general_options}, .names = names, .min_positional = 2, .max_positional = 2},
     .run = check,
 };

@@ -56,7 +56,7 @@ static void add_program(app_text *out)
                       "  pi0 synth /tmp/tiny --model pi0 --layout lerobot --size tiny   a small random checkpoint\n"
                       "  pi0 inspect /tmp/tiny                                          what a checkpoint is and expects\n"
                       "  pi0 help infer                                                 one chunk of actions, with examples\n");
-    app_text_add(out, "\nexit: 0 ok, 1 runtime, 2 usage, 3 model, file or format, 4 a gate of `pi0 check` failed\n");
+    app_text_add(out, "\nexit: 0 ok, 1 runtime, 2 usage, 3 model, file or format, 4 a gate of `pi0 check` or `pi0 calibrate` failed\n");
 }
 
 void app_help_add(app_text *out, const app_command *command)

@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,23 +46,6 @@ typedef struct infer_run {
     size_t runs;
 } infer_run;
 
-static pi0_status check_folder(const char *option, const char *path, pi0_error *err)
-{
-    char folder[4096];
-    const char *slash = strrchr(path, '/');
-    size_t bytes = slash ? (size_t)(slash - path) + 1 : 2;
-    if (bytes >= sizeof folder)
-        return PI0_OK; /* the writer will say so */
-    memcpy(folder, slash ? path : "./", bytes);
-    folder[bytes] = '\0';
-    if (access(folder, W_OK | X_OK) == 0)
-        return PI0_OK;
-    app_err(err, PI0_ERR_IO, "cannot write into this folder: %s", strerror(errno));
-    app_err_field(err->where, "%.300s (--%s)", folder, option);
-    app_err_field(err->hint, "make the folder first, or name another");
-    return err->status;
-}
-
 /* A file that is both read and written, or written twice, would be lost without a word. */
 static pi0_status check_named_once(const app_args *args, const char *option, const char *path, pi0_error *err)
 {
@@ -91,7 +73,7 @@ static pi0_status check_outputs(const app_args *args, pi0_error *err)
         if (!path)
             continue;
         if (files[i].ending ? app_ends_with(path, files[i].ending) : app_result_can_write(path)) {
-            pi0_status status = check_folder(files[i].option, path, err);
+            pi0_status status = app_check_folder(files[i].option, path, err);
             if (status == PI0_OK)
                 status = check_named_once(args, files[i].option, path, err);
             if (status != PI0_OK)

@@ -25,7 +25,11 @@ const app_option app_model_options[] = {
     {.name = "precision",
      .kind = APP_TEXT,
      .metavar = "P",
-     .help = "auto, f32, bf16 or int8; auto is bf16 where the large matrices are stored so, else f32"},
+     .help = "auto, f32, bf16, int8 or int8:auto; auto is bf16 where the large matrices are stored so, else f32"},
+    {.name = "calibration",
+     .kind = APP_TEXT,
+     .metavar = "FILE",
+     .help = "for int8:auto: which matrix products may be int8; `pi0 calibrate` writes it"},
     {.name = "threads",
      .kind = APP_INT,
      .metavar = "N",
@@ -100,6 +104,7 @@ pi0_status app_model_settings_fill(app_context *app, app_model_settings *setting
         options->device = app_args_text(args, "device");
     if (app_args_text(args, "precision"))
         options->precision = app_args_text(args, "precision");
+    options->calibration = app_args_text(args, "calibration");
     options->threads = (int)app_args_int(args, "threads", 0);
     options->affinity = app_args_text(args, "affinity");
     options->isa = app_args_text(args, "isa");

@@ -16,6 +16,7 @@ const app_option app_observation_options[] = {
     {.name = "seed", .kind = APP_SEED, .metavar = "N", .help = "of the noise, when none is given (default 0)"},
     {.name = "obs",
      .kind = APP_TEXT,
+     .repeat = true, /* for calibrate */
      .metavar = "FILE.npz",
      .help = "all of it in one file: arrays named after the images, state, prompt, noise"},
     {.name = "preprocessed",
@@ -187,6 +188,12 @@ static pi0_status load_image(const char *text, app_observation *observation, pi0
 static pi0_status check_combination(const app_args *args, pi0_error *err)
 {
     const char *all = app_args_text(args, "obs"), *preprocessed = app_args_text(args, "preprocessed");
+    if (app_args_nth(args, "obs", 1)) {
+        app_err(err, PI0_ERR_ARGUMENT, "option given twice");
+        app_err_field(err->where, "--obs");
+        app_err_field(err->hint, "keep one of them: this command looks at one observation");
+        return err->status;
+    }
     const char *image = app_args_text(args, "image"), *state = app_args_text(args, "state"), *prompt = app_args_text(args, "prompt");
     if (preprocessed && (all || image || state || prompt)) {
         app_err(err, PI0_ERR_ARGUMENT, "--preprocessed is the whole observation");

@@ -1,7 +1,9 @@
 #include "result.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "json_out.h"
 #include "table.h"
@@ -135,6 +137,23 @@ void app_result_table(app_text *out, const app_result *result, const pi0_info *i
     }
     app_table_add_to(table, out, 0, width);
     app_table_close(&table);
+}
+
+pi0_status app_check_folder(const char *option, const char *path, pi0_error *err)
+{
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    size_t bytes = slash ? (size_t)(slash - path) + 1 : 2;
+    if (bytes >= sizeof folder)
+        return PI0_OK; /* the writer will say so */
+    memcpy(folder, slash ? path : "./", bytes);
+    folder[bytes] = '\0';
+    if (access(folder, W_OK | X_OK) == 0)
+        return PI0_OK;
+    app_err(err, PI0_ERR_IO, "cannot write into this folder: %s", strerror(errno));
+    app_err_field(err->where, "%.300s (--%s)", folder, option);
+    app_err_field(err->hint, "make the folder first, or name another");
+    return err->status;
 }
 
 bool app_result_can_write(const char *path)

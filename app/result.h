@@ -25,6 +25,10 @@ void app_result_table(app_text *out, const app_result *result, const pi0_info *i
 
 /* By the ending of path: .npy (f64, or f32 with raw), .json, .csv. */
 bool app_result_can_write(const char *path);
+
+/* Whether a file can be made at `path`, which --option names: to be asked before the minutes of work, not after. */
+pi0_status app_check_folder(const char *option, const char *path, pi0_error *err);
+
 pi0_status app_result_write(const char *path, const app_result *result, const pi0_info *info, pi0_memory memory, pi0_error *err);
 
 /* Chrome's trace format: chrome://tracing and ui.perfetto.dev read it. starts_ms: when each run began. */

@@ -1,3 +1,6 @@
+#include <stdio.h>
+#include <string.h>
+
 #include "app.h"
 #include "json_out.h"
 #include "signals.h"
@@ -21,9 +24,36 @@ static const app_option options[] = {
     {.name = "state-dim", .kind = APP_INT, .metavar = "N", .min = 1, .max = 256, .help = "width of the robot's state"},
     {.name = "action-dim", .kind = APP_INT, .metavar = "N", .min = 1, .max = 256, .help = "width of the robot's action"},
     {.name = "horizon", .kind = APP_INT, .metavar = "N", .min = 1, .max = 4096, .help = "rows of an action chunk"},
+    {.name = "outliers",
+     .kind = APP_TEXT,
+     .metavar = "N[xFACTOR]",
+     .help = "in a third of the layers N channels are FACTOR (50) times larger where matrices meet them, at the same results: what "
+             "plain int8 cannot do"},
     {.name = "shards", .kind = APP_INT, .metavar = "N", .min = 1, .max = 1024, .help = "split the weights over N files"},
     {.name = NULL},
 };
+
+/* "4" or "4x50" */
+static pi0_status read_outliers(const app_args *args, pi0_synth_options *synth, pi0_error *err)
+{
+    const char *text = app_args_text(args, "outliers");
+    char count[16];
+    int64_t n = 0, factor = 0;
+    const size_t bytes = text ? strcspn(text, "x") : 0;
+    if (!text)
+        return PI0_OK;
+    snprintf(count, sizeof count, "%.*s", (int)bytes, text);
+    if (bytes < sizeof count && app_read_int(count, 0, 1000, &n) && (!text[bytes] || app_read_int(text + bytes + 1, 2, 1000, &factor))) {
+        synth->outliers = (int)n;
+        synth->outlier_factor = (int)factor;
+        return PI0_OK;
+    }
+    app_err(err, PI0_ERR_ARGUMENT, "--outliers needs a number of channels and, if you like, a factor from 2 to 1000");
+    app_err_field(err->where, "--outliers");
+    app_err_field(err->expected, "N or NxFACTOR, such as 4x50");
+    app_err_field(err->got, "%.200s", text);
+    return err->status;
+}
 
 static pi0_status fill(app_context *app, pi0_synth_options *synth, pi0_error *err)
 {
@@ -52,7 +82,7 @@ static pi0_status fill(app_context *app, pi0_synth_options *synth, pi0_error *er
     synth->shards = (int)app_args_int(args, "shards", 0);
     synth->progress = app_report_progress;
     synth->progress_user = &app->report;
-    return PI0_OK;
+    return read_outliers(args, synth, err);
 }
 
 static int print_done(app_context *app, const pi0_synth_options *synth)
@@ -103,6 +133,7 @@ const app_command app_synth = {
         "without a download. The same options give the same bytes on every machine. Nothing is left behind when it fails or is stopped.",
     .examples = "  pi0 synth /tmp/tiny --model pi0 --layout lerobot --size tiny --cameras 2\n"
                 "  pi0 synth /tmp/droid --model pi05 --layout openpi --size small --config pi05_droid\n"
+                "  pi0 synth /tmp/outliers --model pi0 --layout lerobot --size tiny --outliers 4x50\n"
                 "  pi0 synth /data/full --model pi0 --layout openpi --size base --dtype bf16 --shards 3\n",
     .syntax = {.tables = {options, app_general_options}, .names = names, .min_positional = 1, .max_positional = 1},
     .run = synth,

@@ -151,7 +151,9 @@ typedef struct pi0_options {
     const char *openpi_home; /* ~/.cache/openpi */
     /* computing */
     const char *device;    /* "cpu" */
-    const char *precision; /* "auto", "f32", "bf16", "int8" */
+    const char *precision; /* "auto", "f32", "bf16", "int8", "int8:auto" */
+    /* of "int8:auto": what pi0_calibrate made, as a file or, where it begins with '{', as the text itself */
+    const char *calibration;
     int threads;           /* 0 = physical cores */
     const char *affinity; /* where the threads stay: "cores" (one on each), or CPUs such as "2,3,8-11", one for each thread; the thread that
                              calls the library is the caller's own and is left alone. NULL: where the system puts them */
@@ -161,6 +163,7 @@ typedef struct pi0_options {
     int max_batch;         /* lanes allocated, 1 .. 16; 0 = 1 */
     int horizon;           /* rows of the action chunk; 0 = the recipe's */
     int stages;            /* 1: keep every stage of an inference for pi0_stage */
+    int layer_errors;      /* 1: also do every product in int8 and compare, for pi0_layer_at; not with precision int8 */
     int preprocessed;      /* 1: only pi0_set_input will be used: needs no tokenizer, no statistics and no config, gives raw actions only */
     pi0_log_fn log;
     void *log_user;
@@ -181,7 +184,8 @@ typedef struct pi0_info {
     const char *model;     /* "pi0" or "pi05" */
     const char *layout;    /* "openpi", "lerobot", "lerobot-0.3" */
     const char *device;    /* "cpu" */
-    const char *precision; /* "f32", "bf16", "int8 (w8a8)": the bits of weights and inputs that the device multiplies */
+    const char *precision; /* "f32", "bf16", "int8 (w8a8)": the bits of weights and inputs that the device multiplies, or
+                            * "int8:auto (w8a8, 12 of 250 products bf16)" */
     const char *isa;       /* kernel table in use */
     int horizon;           /* H: rows of a chunk */
     int model_action_dim;  /* A: the network's action width (32) */
@@ -271,6 +275,41 @@ typedef struct pi0_memory { /* bytes */
 
 PI0_API pi0_memory pi0_model_memory(const pi0_model *model);
 
+/* ------------------------------------------------------------------ int8, product by product */
+
+/* One matrix product of a model, as its passes made it: several matrices that multiply the same rows are one product. */
+typedef struct pi0_layer {
+    const char *name;      /* "prefix.3.mlp.gate_proj+up_proj" */
+    const char *precision; /* "f32", "bf16" or "int8" */
+    /* With pi0_options.layer_errors, over all inferences so far, else 0: how far the product's results in int8 are from those computed,
+     * on the inputs that it really had. error: root of the summed squares, relative; cosine: of all results as one vector. */
+    double error, cosine;
+    double flop; /* of these inferences */
+} pi0_layer;
+
+PI0_API size_t pi0_layer_count(const pi0_model *model);
+PI0_API pi0_layer pi0_layer_at(const pi0_model *model, size_t index); /* not while an inference runs; texts live as long as the model */
+
+/* Gives observation `index` to a session (pi0_session_reset for a seed, pi0_set_...). A failure ends the calibration. Called once for
+ * each inference, so always with the same result. */
+typedef pi0_status (*pi0_observe_fn)(void *user, size_t index, const pi0_model *model, pi0_session *session, pi0_error *err);
+
+typedef struct pi0_calibrate_options {
+    pi0_observe_fn observe;
+    void *user;
+    size_t observations; /* at least 1 */
+    int steps;           /* 0 = the recipe's */
+    double cosine;       /* of the actions with those of f32, on average over the observations; 0 = 0.9995 */
+    int actions_only;    /* 1: stages before the actions need not keep the gate of single observations */
+} pi0_calibrate_options;
+
+/* Which products may be int8, for "int8:auto": as many as leave the actions within the gate (docs/numerics.md). options are those of
+ * pi0_open; precision, calibration, stages and layer_errors are chosen here. Opens the model about ten times and runs every observation
+ * each time. *json (pi0_text_free) is the calibration, to be stored as a file. Its "passed" is false when the gate was not even met with
+ * every product in bf16: pi0_open refuses it then. */
+PI0_API pi0_status pi0_calibrate(const char *path, const pi0_options *options, const pi0_calibrate_options *how, char **json,
+                                 pi0_error *err);
+
 /* ------------------------------------------------------------------ how fast it could be */
 
 typedef struct pi0_flop { /* floating-point operations of one inference, by the stage that does them */
@@ -329,6 +368,8 @@ typedef struct pi0_synth_options {
     uint64_t seed;
     int cameras, state_dim, action_dim, horizon; /* 0 = default */
     int shards;                                  /* 0 or 1 = one file */
+    int outliers;                                /* channels of each tower that are larger where its matrices meet them; 0 = none */
+    int outlier_factor;                          /* by so much; 0 = 50 */
     pi0_progress_fn progress;
     void *progress_user;
 } pi0_synth_options;

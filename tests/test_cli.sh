@@ -75,12 +75,12 @@ printf 'this is no picture' >broken.png
 try; [ $code = 2 ] && [ ! -s out ] && grep -q 'usage: pi0 COMMAND' err; holds "bare pi0 prints its help on stderr, exit 2"
 try --version; [ $code = 0 ] && grep -q '^pi0 [0-9]' out && [ ! -s err ]; holds "--version"
 try help; [ $code = 0 ] && grep -q 'not in this version' out && [ ! -s err ]; holds "help on stdout"
-for command in infer check inspect synth tokenize preprocess bench doctor; do
+for command in infer check inspect synth tokenize preprocess bench doctor calibrate; do
     try $command --help
     [ $code = 0 ] && grep -q '^Examples' out && [ ! -s err ]; holds "$command --help teaches with examples"
     try help $command; [ $code = 0 ] && grep -q "^pi0 $command:" out; holds "help $command"
 done
-for command in pack profile calibrate serve client run replay; do
+for command in pack profile serve client run replay; do
     expect "$command says that it is not in this version" 1 'not in this version' $command MODEL
 done
 expect "unknown command names the nearest" 2 'pi0 infer' infr MODEL
@@ -100,6 +100,14 @@ expect "one field set twice" 2 'where: *--set prompt.clean' inspect MODEL --set 
 expect "no observation" 2 'observation' infer MODEL
 expect "image without a name" 2 'NAME=FILE' infer MODEL --image picture.npy
 expect "same camera twice" 2 'twice' infer MODEL --image a=picture.npy --image a=picture.npy
+expect "two observations where one is wanted" 2 'one observation' infer MODEL --obs a.npz --obs b.npz
+expect "synth with outliers of no number" 2 'NxFACTOR' synth DIR --model pi0 --layout lerobot --size tiny --outliers many
+expect "synth with outliers of no factor" 2 'NxFACTOR' synth DIR --model pi0 --layout lerobot --size tiny --outliers 4x1
+expect "calibrate needs -o" 2 '.-o FILE' calibrate MODEL --state 1
+expect "calibrate into an absent folder" 1 'nowhere' calibrate MODEL --state 1 -o nowhere/c.json
+expect "calibrate needs an observation" 2 'observation' calibrate MODEL -o c.json
+expect "calibrate with files and options" 2 'not from both' calibrate MODEL a.npz --state 1 -o c.json
+expect "calibrate with a cosine of 1" 2 'between 0 and 1' calibrate MODEL a.npz --cosine 1 -o c.json
 expect "state that is not numbers" 2 'item 2' infer MODEL --state 1,two,3
 expect "state with nan" 2 'finite' infer MODEL --state 1,nan
 expect "state that is a word says both forms" 2 'numbers separated by commas, or a FILE.npy' infer MODEL --state rest
@@ -247,6 +255,32 @@ sed 's#ref/x\.0\.npy#gate/x0.npy#g' ref.npz >gate.npz
 expect "check with a gate for no stage" 3 '^    velocity$' check tiny gate.npz $CONFIG; grep -q 'gate/x0' err; holds "names it"
 expect "check without stages" 3 'ref/' check tiny dump.npz $CONFIG
 expect "check of a single array" 3 - check tiny noise.npy $CONFIG
+# ---------------------------------------------------------------- int8 by product
+expect "synth with outliers" 0 - synth rough --model pi0 --layout openpi --size tiny $CONFIG --outliers 4x50
+expect "record in f32" 0 - infer rough $CONFIG $OBS --steps 3 --record rough.npz -o rough.csv
+expect "plain int8 fails on outliers" 4 'gate' check rough rough.npz $CONFIG --precision int8
+expect "int8:auto says what to run" 2 'pi0 calibrate rough' infer rough $CONFIG $OBS --precision int8:auto
+expect "calibrate" 0 'wrote c.json' calibrate rough rough.npz $CONFIG -o c.json --steps 3
+grep -q 'worst first' out && grep -q 'self_attn.q_proj+k_proj+v_proj .*bf16$' out && grep -q '^int8 .*cosine' out && grep -q '^int8:auto .*cosine' out && grep -q 'stay bf16' out
+holds "its report has the worst products, both cosines and the count"
+grep -q '"format": "pi0-calibration"' c.json && [ -z "$(ls | grep tmp)" ]; holds "the file is whole"
+expect "calibrate --json, of options" 0 - calibrate rough $OBS $CONFIG -o d.json --steps 3 --json
+cmp -s out d.json || diff <(cat d.json; echo) out >diff_out; holds "prints the file"
+expect "check int8:auto" 0 - check rough rough.npz $CONFIG --precision int8:auto --calibration c.json --layers
+grep -q 'int8:auto (w.a., [0-9]* of [0-9]* products bf16)' out && grep -q '^passed' out && grep -q '^product .*error' out; holds "passes and shows its products"
+expect "check --layers --json" 4 - check rough rough.npz $CONFIG --precision int8 --layers --json; grep -q '"layers": \[{"name": ' out; holds "has them too"
+expect "infer int8:auto --json" 0 'int8:auto' infer rough $CONFIG $OBS --precision int8:auto --calibration c.json --json
+grep -q '"precision": "int8:auto (w' out; holds "says its precision"
+PI0_CALIBRATION=c.json expect "inspect int8:auto" 0 - inspect rough $CONFIG --precision int8:auto
+grep -q 'products bf16' out; holds "counts by block"
+expect "a calibration of another model" 3 'another model' infer tiny $CONFIG $OBS --precision int8:auto --calibration c.json
+expect "a calibration that nothing reads" 0 'is not used' infer tiny $CONFIG $OBS --calibration c.json
+printf '{"format": 1' >bad.json
+expect "a calibration that is no JSON" 3 'bad.json: line 1' infer rough $CONFIG $OBS --precision int8:auto --calibration bad.json
+expect "calibrate --precision f32" 2 'about int8' calibrate rough $OBS $CONFIG -o e.json --precision f32
+expect "a gate that bf16 does not meet" 4 'no choice of products' calibrate rough $OBS $CONFIG -o e.json --steps 3 --cosine 0.999999999999
+[ ! -e e.json ] && grep -q 'worst first' out; holds "reports and writes nothing"
+
 (ulimit -f 1; "$PI0" infer tiny $CONFIG $OBS --quiet -o full.npy >out 2>err </dev/null); code=$?
 [ $code = 1 ] && grep -q 'error' err && [ -z "$(ls | grep full)" ]; holds "a full disk behind -o: exit 1, nothing left"
 expect "tokenize MODEL" 0 - tokenize tiny "pick up" $CONFIG

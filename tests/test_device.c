@@ -94,7 +94,7 @@ static const float *rig_run(rig *r, int out)
     PI0_ASSERT_OK(api->alloc(r->device, pi0_tensor_bytes(r->plan, out), &r->buffers[out], &err), &err);
     PI0_ASSERT_OK(api->alloc(r->device, r->plan->arena_bytes, &r->arena, &err), &err);
     PI0_ASSERT_OK(api->alloc(r->device, api->workspace(r->device, r->plan), &r->workspace, &err), &err);
-    const pi0_bindings bindings = {r->buffers, r->weights, r->arena, r->workspace};
+    const pi0_bindings bindings = {.tensors = r->buffers, .weights = r->weights, .arena = r->arena, .workspace = r->workspace};
     PI0_ASSERT_OK(api->compile(r->device, r->plan, &bindings, &r->exec, &err), &err);
     PI0_ASSERT_OK(api->run(r->device, r->exec, &r->params, &err), &err);
     return r->buffers[out].host;

@@ -696,7 +696,8 @@ static void options_out_of_range_are_errors(void **state)
     EXPECT(threads = 100000, PI0_ERR_ARGUMENT, "threads");
     EXPECT(device = "cuda:0", PI0_ERR_DEVICE, "cuda:0");
     EXPECT(device = "tpu", PI0_ERR_ARGUMENT, "tpu");
-    EXPECT(precision = "int8:auto", PI0_ERR_UNSUPPORTED, "int8:auto");
+    EXPECT(precision = "int8:auto", PI0_ERR_ARGUMENT, "pi0 calibrate");
+    EXPECT(precision = "int8:auto:auto", PI0_ERR_ARGUMENT, "int8:auto");
     EXPECT(precision = "int4", PI0_ERR_UNSUPPORTED, "int4");
     EXPECT(precision = "int88", PI0_ERR_ARGUMENT, "int88");
     EXPECT(precision = "f31", PI0_ERR_ARGUMENT, "f31");

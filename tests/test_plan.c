@@ -317,16 +317,30 @@ static void quantise_touches_matrices_only(void **state)
     int vector = pi0_plan_weight(plan, PI0_FORM_ONE_PLUS, PI0_USE_VECTOR, "n", 1, 16);
     int table = pi0_plan_weight(plan, PI0_FORM_TENSOR, PI0_USE_TABLE, "t", 99, 16);
     int exact = pi0_plan_weight(plan, PI0_FORM_TENSOR, PI0_USE_EXACT, "e", 8, 16);
-    pi0_plan_quantise(plan, PI0_PRECISION_BF16);
+    pi0_plan_quantise(plan, &(pi0_precision_policy){.matrices = PI0_PRECISION_BF16});
     assert_int_equal(plan->weights[0].precision, PI0_PRECISION_BF16);
     assert_int_equal(plan->weights[0].most_rows, plan->max_rows[plan->tensors[plan->ops[0].out].rows]);
     assert_int_equal(plan->weights[plan->tensors[exact].weight].precision, PI0_PRECISION_F32);
     assert_int_equal(plan->weights[plan->tensors[exact].weight].most_rows, 0);
     assert_int_equal(plan->weights[plan->tensors[vector].weight].precision, PI0_PRECISION_F32);
     assert_int_equal(plan->weights[plan->tensors[table].weight].precision, PI0_PRECISION_STORED);
-    pi0_plan_quantise(plan, PI0_PRECISION_INT8);
+    pi0_plan_quantise(plan, &(pi0_precision_policy){.matrices = PI0_PRECISION_INT8});
     assert_int_equal(plan->weights[0].precision, PI0_PRECISION_INT8);
     assert_int_equal(plan->weights[plan->tensors[exact].weight].precision, PI0_PRECISION_F32);
+    assert_false(plan->weights[0].stays);
+    /* one by one: the matrix that reads a name, and no other kind of weight that does */
+    int named = pi0_plan_weight(plan, PI0_FORM_TENSOR, PI0_USE_MATRIX, "named", 8, 16);
+    const char *const names[] = {"e", "t", "n", "named"};
+    pi0_plan_quantise(plan, &(pi0_precision_policy){.matrices = PI0_PRECISION_INT8, .in_bf16 = names, .n_in_bf16 = 4});
+    assert_int_equal(plan->weights[plan->tensors[named].weight].precision, PI0_PRECISION_BF16);
+    assert_int_equal(plan->weights[0].precision, PI0_PRECISION_INT8);
+    assert_int_equal(plan->weights[plan->tensors[exact].weight].precision, PI0_PRECISION_F32);
+    assert_int_equal(plan->weights[plan->tensors[vector].weight].precision, PI0_PRECISION_F32);
+    assert_int_equal(plan->weights[plan->tensors[table].weight].precision, PI0_PRECISION_STORED);
+    /* what is measured stays where it can be read again */
+    pi0_plan_quantise(plan, &(pi0_precision_policy){.matrices = PI0_PRECISION_F32, .measures_int8 = true});
+    assert_true(plan->measures_int8 && plan->weights[0].stays);
+    assert_false(plan->weights[plan->tensors[exact].weight].stays);
     pi0_plan_free(&plan);
 }
 

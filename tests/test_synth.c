@@ -2,6 +2,7 @@
 /* Synthetic checkpoints, and the tiny ones of the reference set made again. */
 #include "support.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -325,6 +326,76 @@ static void same_options_give_the_bytes_of_every_machine(void **state)
     pi0_test_remove_dir(root);
 }
 
+/* ------------------------------------------------------------------ outlier channels */
+
+static float value_at(const pi0_checkpoint *checkpoint, const char *name, size_t index)
+{
+    float value;
+    const pi0_tensor_view *view = pi0_checkpoint_tensor(checkpoint, name);
+    assert_non_null(view);
+    memcpy(&value, (const char *)view->data + 4 * index, 4);
+    return value;
+}
+
+/* What a norm gives is multiplied by the factor where the matrix that reads it is divided by it, in the same channels. */
+static int assert_outlier_pairs(const pi0_checkpoint *with, const pi0_checkpoint *without, const char *norm, float offset,
+                                const char *matrix, size_t width)
+{
+    int outliers = 0;
+    for (size_t i = 0; i < width; i++) {
+        const float norm0 = offset + value_at(without, norm, i), norm1 = offset + value_at(with, norm, i);
+        const float matrix0 = value_at(without, matrix, 3 * width + i), matrix1 = value_at(with, matrix, 3 * width + i);
+        const bool outlier = norm1 != norm0;
+        const float factor = outlier ? 20.0f : 1.0f;
+        assert_true(fabsf(norm1 - factor * norm0) <= 1e-5f * fabsf(norm1));
+        assert_true(fabsf(matrix1 * factor - matrix0) <= 1e-6f * fabsf(matrix0));
+        outliers += outlier;
+    }
+    return outliers;
+}
+
+static void outliers_change_pairs_and_nothing_else(void **state)
+{
+    (void)state;
+    char *root = pi0_test_make_dir();
+    pi0_synth_options o = tiny("pi05", "openpi");
+    pi0_checkpoint *without = open_checkpoint(synth(root, "without", &o), NULL);
+    o.outliers = 3;
+    o.outlier_factor = 20;
+    pi0_checkpoint *with = open_checkpoint(synth(root, "with", &o), NULL);
+    char again[700], first[700];
+    snprintf(again, sizeof again, "%s", synth(root, "again", &o));
+    snprintf(first, sizeof first, "%s/with", root);
+    assert_true(file_hash(again, "model.safetensors") == file_hash(first, "model.safetensors"));
+#define VISION "paligemma_with_expert.paligemma.model.vision_tower.vision_model.encoder.layers.0."
+#define PREFIX "paligemma_with_expert.paligemma.model.language_model.layers."
+#define EXPERT "paligemma_with_expert.gemma_expert.model.layers."
+    assert_int_equal(assert_outlier_pairs(with, without, VISION "layer_norm1.weight", 0, VISION "self_attn.k_proj.weight", 72), 3);
+    assert_int_equal(assert_outlier_pairs(with, without, VISION "layer_norm2.bias", 0, VISION "mlp.fc1.weight", 72), 3);
+    int layers[2] = {0};
+    for (int layer = 0; layer < 3; layer++) {
+        char norm[128], matrix[128];
+        snprintf(norm, sizeof norm, PREFIX "%d.post_attention_layernorm.weight", layer);
+        snprintf(matrix, sizeof matrix, PREFIX "%d.mlp.up_proj.weight", layer);
+        const int channels = assert_outlier_pairs(with, without, norm, 1, matrix, 40);
+        assert_true(channels == 0 || channels == 3);
+        layers[0] += channels == 3;
+        snprintf(norm, sizeof norm, EXPERT "%d.input_layernorm.dense.bias", layer); /* scale, shift, gate */
+        snprintf(matrix, sizeof matrix, EXPERT "%d.self_attn.q_proj.weight", layer);
+        layers[1] += assert_outlier_pairs(with, without, norm, 1, matrix, 24) == 3;
+        snprintf(matrix, sizeof matrix, EXPERT "%d.input_layernorm.dense.weight", layer);
+        for (size_t i = 2 * 24; i < 3 * 24; i++) {
+            assert_true(value_at(with, norm, i) == value_at(without, norm, i));
+            assert_true(value_at(with, matrix, i * 24) == value_at(without, matrix, i * 24));
+        }
+    }
+    assert_true(layers[0] > 0 && layers[1] > 0);
+    assert_true(value_at(with, PREFIX "0.mlp.down_proj.weight", 5) == value_at(without, PREFIX "0.mlp.down_proj.weight", 5));
+    pi0_checkpoint_close(&with);
+    pi0_checkpoint_close(&without);
+    pi0_test_remove_dir(root);
+}
+
 /* ------------------------------------------------------------------ refusing */
 
 static void refuse(const char *dir, const pi0_synth_options *o, pi0_status status, const char *says)
@@ -356,6 +427,10 @@ static void wrong_options_are_refused_and_leave_nothing(void **state)
     REFUSE(o.state_dim = 9, "those of pi0_droid");
     REFUSE(o.cameras = 4, "1 to 3");
     REFUSE(o.horizon = -1, "1 to 4096");
+    REFUSE(o.outliers = 7, "0 to 6"); /* of 24 channels */
+    REFUSE(o.outliers = -1, "0 to 6");
+    REFUSE((o.outliers = 2, o.outlier_factor = 1), "2 to 1000");
+    REFUSE((o.outliers = 2, o.outlier_factor = 1001), "2 to 1000");
     REFUSE(o.shards = 1000, "more shards than tensors");
     REFUSE(o.shards = 100000, "1 to 1024");
     REFUSE((o.layout = "lerobot", o.state_dim = 33), "1 to 32");
@@ -473,6 +548,7 @@ int main(void)
         cmocka_unit_test(bf16_holds_the_rounded_f32_values),
         cmocka_unit_test(values_are_the_documented_ones_and_of_the_right_size),
         cmocka_unit_test(same_options_give_the_bytes_of_every_machine),
+        cmocka_unit_test(outliers_change_pairs_and_nothing_else),
         cmocka_unit_test(wrong_options_are_refused_and_leave_nothing),
         cmocka_unit_test(what_is_there_is_never_overwritten),
         cmocka_unit_test(progress_ends_at_the_total_and_cancel_leaves_nothing),

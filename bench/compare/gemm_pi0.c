@@ -60,7 +60,8 @@ static void *open_product(const problem *p, const char **why)
     const int y = pi0_plan_linear(r->plan, x, w, -1);
     pi0_plan_output(r->plan, y, "y");
     ok(pi0_plan_finish(r->plan), &err);
-    pi0_plan_quantise(r->plan, (pi0_precision)(PI0_PRECISION_F32 + (int)p->kind)); /* both lists have this order */
+    const pi0_precision_policy policy = {.matrices = (pi0_precision)(PI0_PRECISION_F32 + (int)p->kind)}; /* both lists have this order */
+    pi0_plan_quantise(r->plan, &policy);
     ok(pi0_plan_layout(r->plan, &err), &err);
 
     const pi0_host_weight host = {.dtype = PI0_BF16, .rows = p->n, .cols = p->k, .n_parts = 1, .part = {{p->w, p->n}}};
@@ -69,7 +70,7 @@ static void *open_product(const problem *p, const char **why)
     r->tensor[y] = at(p->y, pi0_tensor_bytes(r->plan, y));
     ok(api->alloc(r->device, r->plan->arena_bytes, &r->arena, &err), &err);
     ok(api->alloc(r->device, api->workspace(r->device, r->plan), &r->workspace, &err), &err);
-    const pi0_bindings bindings = {r->tensor, &r->weight, r->arena, r->workspace};
+    const pi0_bindings bindings = {.tensors = r->tensor, .weights = &r->weight, .arena = r->arena, .workspace = r->workspace};
     ok(api->compile(r->device, r->plan, &bindings, &r->exec, &err), &err);
     r->params.lanes = 1;
     r->params.span[PI0_ROWS_PREFIX][0].count = r->params.total[PI0_ROWS_PREFIX] = p->m;

@@ -52,12 +52,21 @@ typedef struct pi0_device_info {
     int threads;
 } pi0_device_info;
 
+/* What a plan that measures int8 adds up for each matrix product: over all elements of its results, as they leave the fused op, `want`
+ * those of the plan and `got` those of the same inputs in int8. */
+typedef struct pi0_product_error {
+    double difference2; /* (got - want)^2 */
+    double want2, got2, dot;
+    double flop; /* of one of the two */
+} pi0_product_error;
+
 /* Where a compiled plan's inputs, outputs and weights lie: indexed by tensor id and weight index. */
 typedef struct pi0_bindings {
     const pi0_buffer *tensors;        /* [n_tensors]; handle NULL for values that the arena holds */
     const pi0_device_weight *weights; /* [n_weights] as import_weight gave them; lives as long as the exec */
     pi0_buffer arena;                 /* at least plan->arena_bytes; shared by plans that never run at once */
     pi0_buffer workspace;             /* at least workspace(); likewise shared */
+    pi0_product_error *const *errors; /* [n_weights] host memory, NULL where nobody asks; NULL: the plan does not measure */
 } pi0_bindings;
 
 typedef struct pi0_device_api {

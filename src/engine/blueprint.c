@@ -9,29 +9,59 @@ void pi0_blueprint_free(pi0_blueprint *blueprint)
     pi0_policy_free(&blueprint->plans);
 }
 
-const char *pi0_precision_name(pi0_precision precision, const pi0_device_info *device)
-{
-    return precision == PI0_PRECISION_INT8 ? device->int8 : precision == PI0_PRECISION_BF16 ? "bf16" : "f32";
-}
+static const char by_layer[] = "int8:auto";
 
-static pi0_status choose_precision(const pi0_checkpoint *checkpoint, const char *name, pi0_precision *out, pi0_error *err)
+static pi0_status choose_precision(const pi0_checkpoint *checkpoint, const pi0_options *options, pi0_precision *out, pi0_error *err)
 {
+    const char *name = options->precision;
     if (!name || !strcmp(name, "auto")) {
         *out = pi0_checkpoint_precision(checkpoint);
     } else if (!strcmp(name, "f32")) {
         *out = PI0_PRECISION_F32;
     } else if (!strcmp(name, "bf16")) {
         *out = PI0_PRECISION_BF16;
-    } else if (!strcmp(name, "int8")) {
+    } else if (!strcmp(name, "int8") || !strcmp(name, by_layer)) {
         *out = PI0_PRECISION_INT8;
     } else {
-        const bool later = !strncmp(name, "int8:", 5) || !strcmp(name, "int4") || !strcmp(name, "fp8");
+        const bool later = !strcmp(name, "int4") || !strcmp(name, "fp8");
         pi0_status status = pi0_fail(err, later ? PI0_ERR_UNSUPPORTED : PI0_ERR_ARGUMENT,
                                      later ? "the precision '%s' is not in this version" : "there is no precision '%s'", name);
-        pi0_err_expected(err, "auto, f32, bf16 or int8");
+        pi0_err_expected(err, "auto, f32, bf16, int8 or int8:auto");
         return status;
     }
+    if (options->layer_errors && *out == PI0_PRECISION_INT8)
+        return pi0_fail(err, PI0_ERR_ARGUMENT, "int8 is measured beside f32 or bf16, not beside itself: layer_errors with %s", name);
     return PI0_OK;
+}
+
+/* int8:auto: which products are not int8. Any other precision has no exceptions. */
+static pi0_status choose_exceptions(const pi0_checkpoint *checkpoint, const pi0_options *options, const pi0_log *log,
+                                    const pi0_device_info *device, pi0_calibration *out, pi0_error *err)
+{
+    const bool asked = options->precision && !strcmp(options->precision, by_layer);
+    if (asked && options->calibration)
+        return pi0_calibration_open(options->calibration, checkpoint, device, out, err);
+    if (options->calibration)
+        pi0_log_warning(log, "the calibration is not used: only --precision %s reads one", by_layer);
+    if (!asked)
+        return PI0_OK;
+    pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "int8 by layer needs a calibration, which says which products may be int8");
+    pi0_err_where(err, "--precision %s", by_layer);
+    pi0_err_expected(err, "--calibration FILE");
+    pi0_err_hint(err, "make one: pi0 calibrate %s --obs OBSERVATION.npz -o calibration.json; or --precision int8, which needs none",
+                 checkpoint->path);
+    return status;
+}
+
+static void describe_precision(const pi0_options *options, const pi0_device_info *device, pi0_blueprint *b)
+{
+    const char *plain = b->precision == PI0_PRECISION_INT8 ? device->int8 : b->precision == PI0_PRECISION_BF16 ? "bf16" : "f32";
+    snprintf(b->precision_text, sizeof b->precision_text, "%s", plain);
+    if (!options->precision || strcmp(options->precision, by_layer) != 0)
+        return;
+    const pi0_product_count count = pi0_products_count(&b->plans, "", PI0_PRECISION_BF16);
+    snprintf(b->precision_text, sizeof b->precision_text, "%s (%s, %d of %d products bf16)", by_layer, pi0_int8_form_of(device).text,
+             count.chosen, count.all);
 }
 
 static pi0_status choose_sizes(const pi0_checkpoint *checkpoint, const pi0_recipe_facts *facts, const pi0_options *options,
@@ -67,14 +97,14 @@ static pi0_status choose_sizes(const pi0_checkpoint *checkpoint, const pi0_recip
     return PI0_OK;
 }
 
-static pi0_status prepare_plan(pi0_plan *plan, pi0_precision precision, const char *disable, const pi0_device_api *api, int *expanded,
-                               pi0_error *err)
+static pi0_status prepare_plan(pi0_plan *plan, const pi0_precision_policy *policy, const char *disable, const pi0_device_api *api,
+                               int *expanded, pi0_error *err)
 {
     int count = 0;
     PI0_TRY(pi0_passes_run(plan, disable, err));
     PI0_TRY(pi0_plan_expand(plan, api->takes, &count, err));
     *expanded += count;
-    pi0_plan_quantise(plan, precision);
+    pi0_plan_quantise(plan, policy);
     PI0_TRY(pi0_plan_verify(plan, err));
     return pi0_plan_layout(plan, err);
 }
@@ -155,27 +185,37 @@ static pi0_status check_limit(const pi0_memory *m, uint64_t limit, pi0_error *er
 pi0_status pi0_blueprint_make(const pi0_checkpoint *checkpoint, const pi0_recipe_facts *facts, const pi0_options *options,
                               const pi0_device_api *api, const pi0_device *device, pi0_blueprint *out, pi0_error *err)
 {
+    const pi0_device_info info = api->info(device);
+    const pi0_log log = {options->log, options->log_user};
+    pi0_calibration calibration = {0};
     memset(out, 0, sizeof *out);
     out->arch = checkpoint->arch;
     pi0_status status;
     PI0_TRY_GOTO(pi0_passes_check(options->disable, err));
-    PI0_TRY_GOTO(choose_precision(checkpoint, options->precision, &out->precision, err));
+    PI0_TRY_GOTO(choose_precision(checkpoint, options, &out->precision, err));
+    PI0_TRY_GOTO(choose_exceptions(checkpoint, options, &log, &info, &calibration, err));
     PI0_TRY_GOTO(choose_sizes(checkpoint, facts, options, &out->sizes, err));
     out->sizes.state_kv = !out->arch.pi05 && pi0_pass_enabled(options->disable, "state-kv");
     out->sizes.time_fold = pi0_pass_enabled(options->disable, "time-fold");
     out->sizes.times = pi0_max_int(1, pi0_min_int(facts->steps, PI0_MAX_STEPS));
     PI0_TRY_GOTO(pi0_policy_emit(&out->arch, &out->sizes, facts->min_period, facts->max_period, &out->plans, &out->io, err));
+    const pi0_precision_policy policy = {.matrices = out->precision,
+                                         .in_bf16 = calibration.in_bf16,
+                                         .n_in_bf16 = calibration.n_in_bf16,
+                                         .measures_int8 = options->layer_errors != 0};
     pi0_plan *const plans[] = {out->plans.context, out->plans.schedule, out->plans.denoise};
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
         if (plans[i]) {
-            PI0_TRY_GOTO(prepare_plan(plans[i], out->precision, options->disable, api, &out->expanded, err));
+            PI0_TRY_GOTO(prepare_plan(plans[i], &policy, options->disable, api, &out->expanded, err));
             out->workspace = pi0_max_size(out->workspace, api->workspace(device, plans[i]));
         }
     pi0_plan_share(out->plans.context, out->plans.denoise);
+    describe_precision(options, &info, out);
     plan_memory(checkpoint, api, device, out);
     PI0_TRY_GOTO(check_limit(&out->memory, options->memory_limit, err));
-    return PI0_OK;
 fail:
-    pi0_blueprint_free(out);
+    pi0_calibration_close(&calibration);
+    if (status != PI0_OK)
+        pi0_blueprint_free(out);
     return status;
 }

@@ -45,33 +45,41 @@ static json_t *passes_json(const char *disabled, bool *failed)
     return list;
 }
 
+/* What the matrices of a block become: all of them one type, or int8 with exceptions. */
+static json_t *weights_json(const pi0_blueprint *b, const char *block, pi0_dtype stored)
+{
+    const pi0_product_count int8 = pi0_products_count(&b->plans, block, PI0_PRECISION_INT8);
+    const pi0_product_count bf16 = pi0_products_count(&b->plans, block, PI0_PRECISION_BF16);
+    if (int8.chosen && bf16.chosen)
+        return json_sprintf("int8, %d of %d products bf16", bf16.chosen, bf16.all);
+    return json_string(int8.chosen ? "int8" : bf16.chosen ? "bf16" : pi0_dtype_name(stored));
+}
+
 /* How each block computes: the stored type of its matrices, what they become, what goes in and what adds up. */
 static json_t *compute_json(const pi0_checkpoint *checkpoint, const pi0_blueprint *b, const pi0_device_info *device, bool *failed)
 {
-    static const char *const blocks[][2] = {
-        {"vision tower", "paligemma_with_expert.paligemma.model.vision_tower.vision_model.encoder.layers.0.mlp.fc1.weight"},
-        {"projector", "paligemma_with_expert.paligemma.model.multi_modal_projector.linear.weight"},
-        {"prefix (Gemma)", "paligemma_with_expert.paligemma.model.language_model.layers.0.mlp.gate_proj.weight"},
-        {"action expert", "paligemma_with_expert.gemma_expert.model.layers.0.mlp.gate_proj.weight"},
-        {"action projections", "action_in_proj.weight"},
+    static const char *const blocks[][3] = {
+        {"vision tower", "paligemma_with_expert.paligemma.model.vision_tower.", "vision_model.encoder.layers.0.mlp.fc1.weight"},
+        {"projector", "paligemma_with_expert.paligemma.model.multi_modal_projector.", "linear.weight"},
+        {"prefix (Gemma)", "paligemma_with_expert.paligemma.model.language_model.", "layers.0.mlp.gate_proj.weight"},
+        {"action expert", "paligemma_with_expert.gemma_expert.model.", "layers.0.mlp.gate_proj.weight"},
+        {"action projections", "action_in_proj.", "weight"},
     };
     json_t *object = json_object();
-    pi0_json_put(object, "precision", json_string(pi0_precision_name(b->precision, device)), failed);
+    pi0_json_put(object, "precision", json_string(b->precision_text), failed);
     pi0_json_put(object, "matrix_products", json_string(device->compute), failed);
     pi0_json_put(object, "norms_softmax_flow", json_string("f32; time embedding angles f64; statistics as the family does"), failed);
     json_t *list = json_array();
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
-        const pi0_tensor_view *view = pi0_checkpoint_tensor(checkpoint, blocks[i][1]);
+        char name[160];
+        snprintf(name, sizeof name, "%s%s", blocks[i][1], blocks[i][2]);
+        const pi0_tensor_view *view = pi0_checkpoint_tensor(checkpoint, name);
         if (!view)
             continue;
-        const bool rounds = b->precision == PI0_PRECISION_BF16 && view->dtype != PI0_BF16;
-        const bool whole = b->precision == PI0_PRECISION_INT8 && strcmp(blocks[i][0], "action projections") != 0;
-        *failed |= json_array_append_new(list, json_pack("{s:s,s:s,s:s,s:s}", "block", blocks[i][0], "stored", pi0_dtype_name(view->dtype),
-                                                         "weights",
-                                                         whole    ? "int8"
-                                                         : rounds ? "bf16"
-                                                                  : pi0_dtype_name(view->dtype),
-                                                         "accumulation", whole ? "int32" : "f32")) != 0;
+        const bool whole = pi0_products_count(&b->plans, blocks[i][1], PI0_PRECISION_INT8).chosen > 0;
+        *failed |= json_array_append_new(list, json_pack("{s:s,s:s,s:o,s:s}", "block", blocks[i][0], "stored", pi0_dtype_name(view->dtype),
+                                                         "weights", weights_json(b, blocks[i][1], view->dtype), "accumulation",
+                                                         whole ? "int32" : "f32")) != 0;
     }
     pi0_json_put(object, "blocks", list, failed);
     return object;

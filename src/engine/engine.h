@@ -7,12 +7,20 @@
 
 #include "model/model.h"
 
+/* A matrix product, whatever plans do it. */
+typedef struct pi0_layer_record {
+    const pi0_weight *weight; /* of one of the plans */
+    char name[112];
+    pi0_product_error error;
+} pi0_layer_record;
+
 /* A plan with everything that its compiled form needs. */
 typedef struct pi0_program {
     pi0_plan *plan;
     pi0_exec *exec;
     pi0_buffer *tensors;        /* [n_tensors] borrowed copies of the model's buffers */
     pi0_device_weight *weights; /* [n_weights] */
+    pi0_product_error **errors; /* [n_weights] into the model's layers; NULL: not measured */
 } pi0_program;
 
 /* Host arrays behind the parameter block, sized for all lanes. */
@@ -46,6 +54,9 @@ struct pi0_model {
     float *host_actions; /* [lanes*H, A] one step's x on the host */
     float *host_rows;    /* [lanes*prefix rows, widest] for stages and finite checks */
     pi0_precision precision;
+    char precision_text[80];
+    pi0_layer_record *layers;
+    size_t n_layers;
     pi0_info info;
     pi0_memory memory;
     pi0_log log;
@@ -100,6 +111,7 @@ typedef struct pi0_blueprint {
     pi0_policy_sizes sizes;
     pi0_policy_io io;
     pi0_precision precision;
+    char precision_text[80]; /* pi0_info.precision */
     pi0_policy_plans plans;
     int expanded; /* fused ops that the device does not take */
     size_t workspace;
@@ -109,7 +121,44 @@ typedef struct pi0_blueprint {
 pi0_status pi0_blueprint_make(const pi0_checkpoint *checkpoint, const pi0_recipe_facts *facts, const pi0_options *options,
                               const pi0_device_api *api, const pi0_device *device, pi0_blueprint *out, pi0_error *err);
 void pi0_blueprint_free(pi0_blueprint *blueprint);
-const char *pi0_precision_name(pi0_precision precision, const pi0_device_info *device); /* static text */
+
+/* calibration.c: the file of `pi0 calibrate`. Names point into `document`. */
+#define PI0_INT8_MEAN_COSINE 0.9995 /* of the actions, over recorded observations (docs/numerics.md) */
+
+typedef struct pi0_calibration {
+    json_t *document;
+    const char *model, *form; /* fingerprint; "w8a8" */
+    const char **in_bf16;     /* canonical names of tensors */
+    size_t n_in_bf16;
+} pi0_calibration;
+
+pi0_status pi0_calibration_parse(const char *text, size_t bytes, const char *where, pi0_calibration *out, pi0_error *err);
+/* Reads and parses it (pi0_options.calibration, not NULL), and checks that it was made for this model and this form of int8. */
+pi0_status pi0_calibration_open(const char *source, const pi0_checkpoint *checkpoint, const pi0_device_info *device, pi0_calibration *out,
+                                pi0_error *err);
+void pi0_calibration_close(pi0_calibration *calibration);
+
+/* A calibration without any report: what a reader needs, and what pi0_calibrate adds to. NULL when out of memory. */
+json_t *pi0_calibration_new(pi0_fingerprint model, const char *form, const char *const *in_bf16, size_t n_in_bf16);
+
+/* "w8a8" from the device's "int8 (w8a8)". */
+typedef struct pi0_int8_form {
+    char text[16];
+} pi0_int8_form;
+
+pi0_int8_form pi0_int8_form_of(const pi0_device_info *device);
+
+/* layers.c */
+pi0_status pi0_layers_open(pi0_model *model, bool measure, pi0_error *err); /* after the plans, before they are compiled */
+void pi0_layers_close(pi0_model *model);
+/* Products of the plans whose first source begins with `prefix`, and how many of them are in this precision. */
+typedef struct pi0_product_count {
+    int all, chosen;
+} pi0_product_count;
+
+pi0_product_count pi0_products_count(const pi0_policy_plans *plans, const char *prefix, pi0_precision precision);
+double pi0_product_error_relative(const pi0_product_error *error);
+double pi0_product_error_cosine(const pi0_product_error *error);
 
 /* stages.c */
 void pi0_stages_clear(pi0_session *session);

@@ -72,6 +72,7 @@ static void close_program(pi0_model *model, pi0_program *program)
     }
     pi0_free(program->tensors);
     pi0_free(program->weights);
+    pi0_free(program->errors);
     pi0_plan_free(&program->plan);
 }
 
@@ -108,6 +109,7 @@ void pi0_close(pi0_model **handle)
         close_program(model, &model->schedule);
         close_program(model, &model->denoise);
         free_buffers(model);
+        pi0_layers_close(model);
         model->api->close(&model->device);
     }
     pi0_free(model->arrays.prefix_position);
@@ -241,8 +243,11 @@ static pi0_status import_weights(pi0_model *model, pi0_program *program, uint64_
 
 static pi0_status compile_program(pi0_model *model, pi0_program *program, pi0_error *err)
 {
-    const pi0_bindings bindings = {
-        .tensors = program->tensors, .weights = program->weights, .arena = model->arena, .workspace = model->workspace};
+    const pi0_bindings bindings = {.tensors = program->tensors,
+                                   .weights = program->weights,
+                                   .arena = model->arena,
+                                   .workspace = model->workspace,
+                                   .errors = program->errors};
     return model->api->compile(model->device, program->plan, &bindings, &program->exec, err);
 }
 
@@ -285,7 +290,7 @@ static void fill_info(pi0_model *model)
     model->info = (pi0_info){.model = model->arch.pi05 ? "pi05" : "pi0",
                              .layout = pi0_layout_name(model->checkpoint->layout),
                              .device = device.name,
-                             .precision = pi0_precision_name(model->precision, &device),
+                             .precision = model->precision_text,
                              .isa = device.detail,
                              .horizon = model->sizes.horizon,
                              .model_action_dim = model->arch.action_dim,
@@ -338,7 +343,9 @@ static pi0_status load(pi0_model *model, const char *path, const pi0_options *op
     model->sizes = blueprint.sizes;
     model->io = blueprint.io;
     model->precision = blueprint.precision;
+    memcpy(model->precision_text, blueprint.precision_text, sizeof model->precision_text);
     model->memory = blueprint.memory;
+    PI0_TRY(pi0_layers_open(model, options->layer_errors != 0, err));
 
     PI0_TRY(alloc_buffers(model, blueprint.workspace, err));
     PI0_TRY(alloc_arrays(model, err));

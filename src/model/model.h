@@ -64,6 +64,14 @@ const pi0_tensor_view *pi0_checkpoint_tensor(const pi0_checkpoint *checkpoint, c
 const char *pi0_layout_name(pi0_layout layout);
 json_t *pi0_checkpoint_describe(const pi0_checkpoint *checkpoint, bool tensors); /* for inspect; NULL when out of memory */
 
+/* fingerprint.c: 16 hexadecimal digits that two models share only when they are the same, by names, shapes and sampled bytes. The same
+ * weights in another layout or other shards have the same ones, in another type they do not. */
+typedef struct pi0_fingerprint {
+    char text[20];
+} pi0_fingerprint;
+
+pi0_fingerprint pi0_checkpoint_fingerprint(const pi0_checkpoint *checkpoint);
+
 /* Where a MODEL argument's directory is, without opening weights (tokenize, recipe tools). malloc'ed. */
 pi0_status pi0_checkpoint_locate(const char *path, const pi0_options *options, char **dir, char **weights_file, pi0_error *err);
 

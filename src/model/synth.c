@@ -117,6 +117,11 @@ static pi0_status choose_robot(const pi0_synth_options *o, const char *config, p
     PI0_TRY(check_range("state-dim", plan->state_dim, 1, plan->arch.action_dim, err));
     PI0_TRY(check_range("action-dim", plan->action_dim, 1, plan->arch.action_dim, err));
     PI0_TRY(check_range("horizon", plan->horizon, 1, PI0_MAX_HORIZON, err));
+    plan->outliers = o->outliers;
+    plan->outlier_factor = o->outlier_factor ? o->outlier_factor : 50;
+    const int narrowest = pi0_min_int(plan->arch.vision.width, pi0_min_int(plan->arch.prefix.width, plan->arch.expert.width));
+    PI0_TRY(check_range("outliers", plan->outliers, 0, pi0_min_int(PI0_SYNTH_OUTLIERS, narrowest / 4), err));
+    PI0_TRY(check_range("outliers", plan->outlier_factor, 2, 1000, err));
     PI0_TRY(check_range("cameras", plan->cameras, 1, fixed ? 3 : PI0_MAX_CAMERAS, err));
     return check_range("shards", plan->shards, 1, PI0_MAX_SHARDS, err);
 }

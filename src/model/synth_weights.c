@@ -21,6 +21,7 @@ typedef struct spec {
     float mean;  /* added from index mean_from on */
     size_t mean_from;
     const double *values; /* statistics: given, not made */
+    pi0_synth_outlier outlier;
 } spec;
 
 typedef struct specs {
@@ -133,6 +134,7 @@ static int add_model_tensor(void *context, const pi0_tensor_spec *tensor)
         item->mean = 1.0f; /* LayerNorm; Gemma's norms add their own 1 */
         item->mean_from = 0;
     }
+    pi0_synth_outlier_of(s->plan, tensor, &item->outlier);
     return 0;
 }
 
@@ -196,6 +198,8 @@ static void make_block(const spec *item, size_t first, float *out)
         out[i] = scale * ((float)block.quarters[i] - 32767.5f);
     for (size_t i = item->mean_from > first ? item->mean_from - first : 0; item->mean_from != SIZE_MAX && i < BLOCK; i++)
         out[i] += item->mean;
+    if (item->outlier.n)
+        pi0_synth_outlier_apply(&item->outlier, first, out, BLOCK);
 }
 
 /* pi0_bf16_from_f32 without its care for NaN, which no value here is: the loop then becomes vector code. The test holds the two together.

@@ -83,6 +83,7 @@ typedef struct pi0_weight {
     pi0_weight_use use;
     pi0_precision precision; /* STORED until the quantise pass has run: of both sides of the product */
     int most_rows;           /* of the products that read it, once the quantise pass has run */
+    bool stays;              /* the device multiplies by it where the host has it: it is read there for more than the product */
     int shared;              /* 1 + index of the weight of an earlier plan that this is, or 0 (pi0_plan_share) */
     int n_sources;
     char *source[PI0_MAX_SOURCES]; /* canonical names, owned */
@@ -175,6 +176,7 @@ typedef struct pi0_plan {
     /* set by passes */
     bool live_rows; /* drop-masked: only valid prefix rows are computed */
     bool use_arena, use_replay;
+    bool measures_int8; /* every matrix product is also done in int8, and the difference added up (device.h) */
     /* set by the planner */
     size_t arena_bytes; /* what the layout takes */
     size_t live_bytes;  /* the most bytes alive at once: no layout can be smaller */
@@ -236,8 +238,16 @@ pi0_status pi0_passes_check(const char *disabled, pi0_error *err);
 bool pi0_pass_enabled(const char *disabled, const char *name);
 pi0_status pi0_passes_run(pi0_plan *plan, const char *disabled, pi0_error *err);
 
+/* What the quantise pass decides by. Names are canonical and borrowed. */
+typedef struct pi0_precision_policy {
+    pi0_precision matrices;     /* of every matrix and every attention, but for */
+    const char *const *in_bf16; /* matrices that read any of these n_in_bf16 tensors, which are PI0_PRECISION_BF16 */
+    size_t n_in_bf16;
+    bool measures_int8; /* matrices must not be int8 then */
+} pi0_precision_policy;
+
 /* The one place where precision is decided: every matrix gets what the policy says, and learns how tall its products can be. */
-void pi0_plan_quantise(pi0_plan *plan, pi0_precision matrices);
+void pi0_plan_quantise(pi0_plan *plan, const pi0_precision_policy *policy);
 
 /* Every weight of `plan` that `earlier` has too becomes shared, and both expect the taller products of the two. After quantise. */
 void pi0_plan_share(pi0_plan *earlier, pi0_plan *plan);

@@ -74,19 +74,32 @@ void pi0_plan_compact(pi0_plan *plan)
     plan->n_ops = kept;
 }
 
-/* The one place where precision is decided (docs/design.md): vectors are always f32, tables stay as stored. */
-void pi0_plan_quantise(pi0_plan *plan, pi0_precision matrices)
+static bool reads_any(const pi0_weight *weight, const char *const *names, size_t n_names)
 {
+    for (int s = 0; s < weight->n_sources; s++)
+        for (size_t i = 0; i < n_names; i++)
+            if (!strcmp(weight->source[s], names[i]))
+                return true;
+    return false;
+}
+
+/* The one place where precision is decided (docs/design.md): vectors are always f32, tables stay as stored. */
+void pi0_plan_quantise(pi0_plan *plan, const pi0_precision_policy *policy)
+{
+    plan->measures_int8 = policy->measures_int8;
     for (int i = 0; i < plan->n_weights; i++) {
         pi0_weight *weight = &plan->weights[i];
-        weight->precision = weight->use == PI0_USE_MATRIX  ? matrices
+        const bool matrix = weight->use == PI0_USE_MATRIX, excepted = matrix && reads_any(weight, policy->in_bf16, policy->n_in_bf16);
+        weight->precision = excepted                       ? PI0_PRECISION_BF16
+                            : matrix                       ? policy->matrices
                             : weight->use == PI0_USE_TABLE ? PI0_PRECISION_STORED
                                                            : PI0_PRECISION_F32;
+        weight->stays = matrix && policy->measures_int8;
     }
     for (int i = 0; i < plan->n_ops; i++) {
         pi0_op *op = &plan->ops[i];
         if (op->kind == PI0_OP_ATTENTION)
-            op->precision = matrices;
+            op->precision = policy->matrices;
         if (op->kind == PI0_OP_LINEAR || op->kind == PI0_OP_LINEARS) {
             pi0_weight *weight = &plan->weights[plan->tensors[op->in[1]].weight];
             weight->most_rows = pi0_max_int(weight->most_rows, plan->max_rows[plan->tensors[op->out].rows]);

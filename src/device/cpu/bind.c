@@ -54,8 +54,12 @@ size_t pi0_cpu_thread_workspace(const pi0_device *device, const pi0_plan *plan)
         const pi0_op *op = &plan->ops[i];
         if (op->kind == PI0_OP_ROPE) /* without a table: cos and sin of one row */
             bytes = pi0_max_size(bytes, (size_t)op->head_dim * sizeof(float));
-        if (op->kind == PI0_OP_LINEAR || op->kind == PI0_OP_LINEARS)
-            bytes = pi0_max_size(bytes, pi0_cpu_linear_workspace(device, &plan->weights[plan->tensors[op->in[1]].weight]));
+        if (op->kind != PI0_OP_LINEAR && op->kind != PI0_OP_LINEARS)
+            continue;
+        const pi0_weight *weight = &plan->weights[plan->tensors[op->in[1]].weight], int8 = pi0_cpu_int8_of(weight);
+        bytes = pi0_max_size(bytes, pi0_cpu_linear_workspace(device, weight));
+        if (weight->stays)
+            bytes = pi0_max_size(bytes, pi0_cpu_linear_workspace(device, &int8));
     }
     return pi0_round_up(bytes + PI0_ALIGN, PI0_ALIGN);
 }

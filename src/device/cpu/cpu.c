@@ -119,7 +119,8 @@ static bool cpu_takes(const pi0_op *op)
 
 static size_t cpu_workspace(const pi0_device *device, const pi0_plan *plan)
 {
-    return (size_t)device->threads * pi0_cpu_thread_workspace(device, plan) + pi0_cpu_shared_workspace(device, plan);
+    return (size_t)device->threads * pi0_cpu_thread_workspace(device, plan) + pi0_cpu_shared_workspace(device, plan) +
+           pi0_cpu_probe_workspace(device, plan);
 }
 
 static void cpu_release(pi0_device *device, pi0_exec **exec)
@@ -185,6 +186,8 @@ static pi0_status cpu_compile(pi0_device *device, const pi0_plan *plan, const pi
     exec->calls = plan->use_replay ? pi0_alloc_array((size_t)plan->n_ops + 1, sizeof *exec->calls) : NULL;
     exec->workspace = bindings->workspace.host;
     exec->workspace_bytes = pi0_cpu_thread_workspace(device, plan);
+    exec->errors = bindings->errors;
+    exec->probe = exec->workspace + cpu_workspace(device, plan) - pi0_cpu_probe_workspace(device, plan);
     pi0_status status = PI0_OK;
     if (!exec->data || !exec->last_use || (plan->use_replay && !exec->calls)) {
         status = pi0_fail_memory(err, n * sizeof *exec->data, "a compiled plan");

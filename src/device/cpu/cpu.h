@@ -26,12 +26,14 @@ struct pi0_exec {
     int *last_use;          /* [n_tensors] for one allocation a tensor (arena off) */
     uint8_t *workspace;     /* threads * workspace_bytes, then what all of them share */
     size_t workspace_bytes; /* of one thread */
+    pi0_product_error *const *errors;
+    uint8_t *probe; /* probe.c's part of the workspace */
     const char *part[PI0_CPU_PARTS];
     uint64_t part_ns[PI0_CPU_PARTS];
     int n_parts;
 };
 
-/* run.c */
+/* bind.c */
 pi0_cpu_op pi0_cpu_bind(const pi0_op *op);
 size_t pi0_cpu_thread_workspace(const pi0_device *device, const pi0_plan *plan);
 
@@ -52,14 +54,21 @@ void pi0_cpu_time_embed(pi0_exec *exec, const pi0_op *op, const pi0_params *para
 const pi0_gemm_kernel *pi0_cpu_gemm_kernel(const pi0_device *device, const pi0_weight *weight);
 pi0_gemm pi0_cpu_gemm_of(const pi0_weight *weight, pi0_dtype stored); /* its parts without data */
 size_t pi0_cpu_linear_workspace(const pi0_device *device, const pi0_weight *weight);
+void pi0_cpu_pack(pi0_device *device, const pi0_weight *as, const pi0_host_weight *host, void *packed);
 size_t pi0_cpu_weight_bytes(const pi0_device *device, const pi0_weight *as, pi0_dtype stored);
 pi0_status pi0_cpu_import_weight(pi0_device *device, const pi0_weight *as, const pi0_host_weight *host, pi0_device_weight *out,
                                  pi0_error *err);
 
 /* matrix.c */
 size_t pi0_cpu_shared_workspace(const pi0_device *device, const pi0_plan *plan);
+void pi0_cpu_product(pi0_exec *exec, const pi0_gemm_kernel *kernel, const pi0_gemm *gemm);
 void pi0_cpu_linear(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
 void pi0_cpu_attention(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
+
+/* probe.c: a plan that measures int8 */
+pi0_weight pi0_cpu_int8_of(const pi0_weight *weight); /* the same with precision int8; its names are borrowed */
+size_t pi0_cpu_probe_workspace(const pi0_device *device, const pi0_plan *plan);
+void pi0_cpu_probe(pi0_exec *exec, const pi0_op *op, const pi0_gemm *gemm); /* after the product, while x is alive */
 
 /* Runs fn(context, first row, end row, thread) over `rows` rows, in as many pieces as are worth it. cost: floats touched a row. */
 typedef void (*pi0_cpu_rows_fn)(void *context, int row0, int row1, int thread);

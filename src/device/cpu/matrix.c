@@ -21,21 +21,29 @@ static int k_span(const pi0_gemm_kernel *kernel, int m, int k)
     return pi0_max_int(steps, 1) * kernel->k_step;
 }
 
+/* Prepared inputs of a product of m rows. Fewer live rows may allow a longer span, but never one of more bytes than these. */
+static size_t prepared_bytes(const pi0_device *device, const pi0_weight *w, int m)
+{
+    const pi0_gemm_kernel *kernel = pi0_cpu_gemm_kernel(device, w);
+    const int k = (int)w->cols;
+    const pi0_gemm g = pi0_cpu_gemm_of(w, PI0_F32);
+    const size_t bytes = kernel->x_bytes(m, k);
+    if (bytes <= SHARED_BYTES || pi0_has_pairs(&g))
+        return bytes;
+    return pi0_max_size(SHARED_BYTES, kernel->x_bytes(m, pi0_min_int(kernel->k_step, k)));
+}
+
 size_t pi0_cpu_shared_workspace(const pi0_device *device, const pi0_plan *plan)
 {
     size_t most = 0;
     for (int i = 0; i < plan->n_ops; i++) {
         if (plan->ops[i].kind != PI0_OP_LINEAR && plan->ops[i].kind != PI0_OP_LINEARS)
             continue;
-        const pi0_weight *w = &plan->weights[plan->tensors[plan->ops[i].in[1]].weight];
-        const pi0_gemm_kernel *kernel = pi0_cpu_gemm_kernel(device, w);
-        const int m = plan->max_rows[plan->tensors[plan->ops[i].out].rows], k = (int)w->cols;
-        /* fewer live rows may allow a longer span, but never one of more bytes than these */
-        size_t bytes = kernel->x_bytes(m, k);
-        const pi0_gemm g = pi0_cpu_gemm_of(w, PI0_F32);
-        if (bytes > SHARED_BYTES && !pi0_has_pairs(&g))
-            bytes = pi0_max_size(SHARED_BYTES, kernel->x_bytes(m, pi0_min_int(kernel->k_step, k)));
-        most = pi0_max_size(most, bytes);
+        const pi0_weight *w = &plan->weights[plan->tensors[plan->ops[i].in[1]].weight], int8 = pi0_cpu_int8_of(w);
+        const int m = plan->max_rows[plan->tensors[plan->ops[i].out].rows];
+        most = pi0_max_size(most, prepared_bytes(device, w, m));
+        if (w->stays)
+            most = pi0_max_size(most, prepared_bytes(device, &int8, m));
     }
     return pi0_round_up(most, PI0_ALIGN);
 }
@@ -111,30 +119,39 @@ static void fill_parts(const pi0_exec *exec, const pi0_op *op, const pi0_params 
     }
 }
 
-void pi0_cpu_linear(pi0_exec *exec, const pi0_op *op, const pi0_params *params)
+void pi0_cpu_product(pi0_exec *exec, const pi0_gemm_kernel *kernel, const pi0_gemm *gemm)
 {
-    const pi0_weight *w = &exec->plan->weights[pi0_cpu_tensor(exec, op->in[1])->weight];
-    const pi0_device_weight *weight = pi0_cpu_weight(exec, op->in[1]);
-    gemm_job job = {.kernel = pi0_cpu_gemm_kernel(exec->device, w),
-                    .gemm = pi0_cpu_gemm_of(w, weight->host.dtype),
+    gemm_job job = {.kernel = kernel,
+                    .gemm = *gemm,
                     .exec = exec,
-                    .prepared = thread_workspace(exec, exec->device->threads)};
-    job.gemm.x = pi0_cpu_f32(exec, op->in[0]);
-    job.gemm.ldx = pi0_cpu_ld(exec, op->in[0]);
-    job.gemm.m = pi0_cpu_live(exec, op->in[0], params);
-    job.gemm.packed = weight->packed ? weight->buffer.host : NULL;
-    job.gemm.gelu = op->gelu;
-    if (job.gemm.m == 0)
-        return;
-    fill_parts(exec, op, params, &job.gemm);
-    job.tiles = pi0_tiles(job.gemm.m, job.kernel->tile_rows);
-    job.panels = pi0_panels(&job.gemm, job.kernel->tile_cols);
-    const int span = pi0_has_pairs(&job.gemm) ? job.gemm.k : k_span(job.kernel, job.gemm.m, job.gemm.k);
+                    .prepared = thread_workspace(exec, exec->device->threads),
+                    .tiles = pi0_tiles(gemm->m, kernel->tile_rows),
+                    .panels = pi0_panels(gemm, kernel->tile_cols)};
+    const int span = pi0_has_pairs(gemm) ? gemm->k : k_span(kernel, gemm->m, gemm->k);
     do {
-        job.k1 = pi0_min_int(job.k0 + span, job.gemm.k);
+        job.k1 = pi0_min_int(job.k0 + span, gemm->k);
         run_span(&job);
         job.k0 = job.k1;
-    } while (job.k0 < job.gemm.k);
+    } while (job.k0 < gemm->k);
+}
+
+void pi0_cpu_linear(pi0_exec *exec, const pi0_op *op, const pi0_params *params)
+{
+    const int index = pi0_cpu_tensor(exec, op->in[1])->weight;
+    const pi0_weight *w = &exec->plan->weights[index];
+    const pi0_device_weight *weight = pi0_cpu_weight(exec, op->in[1]);
+    pi0_gemm gemm = pi0_cpu_gemm_of(w, weight->host.dtype);
+    gemm.x = pi0_cpu_f32(exec, op->in[0]);
+    gemm.ldx = pi0_cpu_ld(exec, op->in[0]);
+    gemm.m = pi0_cpu_live(exec, op->in[0], params);
+    gemm.packed = weight->packed ? weight->buffer.host : NULL;
+    gemm.gelu = op->gelu;
+    if (gemm.m == 0)
+        return;
+    fill_parts(exec, op, params, &gemm);
+    pi0_cpu_product(exec, pi0_cpu_gemm_kernel(exec->device, w), &gemm);
+    if (exec->errors && exec->errors[index])
+        pi0_cpu_probe(exec, op, &gemm);
 }
 
 /* ------------------------------------------------------------------ attention, whole or in its three core pieces */

@@ -37,7 +37,7 @@ size_t pi0_cpu_linear_workspace(const pi0_device *device, const pi0_weight *weig
 size_t pi0_cpu_weight_bytes(const pi0_device *device, const pi0_weight *as, pi0_dtype stored)
 {
     const bool matrix = as->use == PI0_USE_MATRIX || as->use == PI0_USE_EXACT;
-    if (!matrix || as->most_rows == 0 || (as->most_rows >= PACK_BELOW_ROWS && as->precision != PI0_PRECISION_INT8))
+    if (!matrix || as->most_rows == 0 || as->stays || (as->most_rows >= PACK_BELOW_ROWS && as->precision != PI0_PRECISION_INT8))
         return 0;
     const pi0_gemm g = pi0_cpu_gemm_of(as, stored);
     return pi0_cpu_gemm_kernel(device, as)->packed_bytes(&g);
@@ -58,7 +58,7 @@ static void run_pack(void *context, int task, int thread)
     job->kernel->pack(&job->gemm, p0, pi0_min_int(p0 + job->chunk, job->panels), job->packed);
 }
 
-static void pack(pi0_device *device, const pi0_weight *as, const pi0_host_weight *host, void *packed)
+void pi0_cpu_pack(pi0_device *device, const pi0_weight *as, const pi0_host_weight *host, void *packed)
 {
     pack_job job = {.kernel = pi0_cpu_gemm_kernel(device, as), .gemm = pi0_cpu_gemm_of(as, host->dtype), .packed = packed};
     for (int i = 0; i < host->n_parts; i++)
@@ -105,7 +105,7 @@ pi0_status pi0_cpu_import_weight(pi0_device *device, const pi0_weight *as, const
     }
     pi0_status status = pi0_device_cpu.alloc(device, packed, &out->buffer, err);
     if (status == PI0_OK) {
-        pack(device, as, &out->host, out->buffer.host);
+        pi0_cpu_pack(device, as, &out->host, out->buffer.host);
         out->packed = true;
     }
     pi0_device_cpu.free(device, &straight);
