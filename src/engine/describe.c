@@ -45,6 +45,15 @@ static json_t *passes_json(const char *disabled, bool *failed)
     return list;
 }
 
+pi0_pass_info pi0_pass_at(size_t index)
+{
+    const pi0_pass *pass = pi0_passes;
+    while (pass->name && index--)
+        pass++;
+    return (pi0_pass_info){
+        .name = pass->name, .exactness = pi0_pass_class_name(pass->class), .summary = pass->summary, .founding = pass->founding};
+}
+
 /* How each block computes: the stored type of its matrices, what they become, what goes in and what adds up. */
 static json_t *compute_json(const pi0_checkpoint *checkpoint, const pi0_blueprint *b, const pi0_device_info *device, bool *failed)
 {
