@@ -26,7 +26,7 @@ static app_rung *add_rung(app_ladder *ladder, app_rung rung, pi0_error *err)
     return &ladder->rungs[ladder->n++];
 }
 
-/* Names the passes from `first` up to before `end` (PI0's list ends at a name of NULL). */
+/* Passes `first` up to before `end`, or to the last. */
 static void disable_passes(app_rung *rung, size_t first, size_t end)
 {
     for (size_t i = first; i < end && pi0_pass_at(i).name; i++)

@@ -38,8 +38,8 @@ typedef struct app_ladder {
     json_t *machine;
 } app_ladder;
 
-/* Appends a ladder of its own for `batch` robots. every: a rung for each pass; else from nothing to all at once. Then precisions finer than
- * none: those after `precision` in f32, bf16, int8. without: and every pass left out in turn. */
+/* Appends a ladder of its own for `batch` robots. every: a rung for each pass; else from nothing to all at once. Then each precision that
+ * comes after `precision` in f32, bf16, int8. without: and every pass left out in turn. After a failure release the ladder. */
 pi0_status app_ladder_add(app_ladder *ladder, const char *precision, int batch, bool every, bool without, pi0_error *err);
 
 /* Opens and measures one rung after another, so that only one model is in memory at a time. settings->batch is the rungs'. repeat 0: as
