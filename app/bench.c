@@ -162,9 +162,11 @@ static pi0_status prepare(app_context *app, bench_run *run, app_phase *phase, pi
     choose_synth(args, run, &synth);
     *phase = APP_WRITING;
     status = app_bench_model_make(&app->report, synth, &run->made, err);
+    if (status != PI0_OK)
+        return status;
     run->path = run->made.path;
     *phase = APP_READING;
-    return status;
+    return PI0_OK;
 }
 
 /* ------------------------------------------------------------------ results */
