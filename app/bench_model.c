@@ -62,18 +62,13 @@ static pi0_status make_folder(app_bench_model *out, const char *size, pi0_error 
     return PI0_OK;
 }
 
-pi0_status app_bench_model_make(app_report *report, const char *model, const char *size, int cameras, app_bench_model *out, pi0_error *err)
+pi0_status app_bench_model_make(app_report *report, pi0_synth_options options, app_bench_model *out, pi0_error *err)
 {
     app_signals_hold();
-    pi0_status status = make_folder(out, size, err);
+    pi0_status status = make_folder(out, options.size, err);
     if (status != PI0_OK)
         return status;
-    app_note(report, "writing a random %s checkpoint of size %s into %s, for this run only", model, size, out->folder);
-    pi0_synth_options options;
-    pi0_synth_options_init(&options);
-    options.model = model;
-    options.size = size;
-    options.cameras = cameras;
+    app_note(report, "writing a random %s checkpoint of size %s into %s, for this run only", options.model, options.size, out->folder);
     options.progress = app_report_progress;
     options.progress_user = report;
     return pi0_synth(out->path, &options, err);

@@ -8,8 +8,8 @@ typedef struct app_bench_model {
     char *folder, *path; /* path: the checkpoint, below the temporary folder */
 } app_bench_model;
 
-/* cameras 0: the checkpoint's usual number. A signal is held until app_bench_model_remove. */
-pi0_status app_bench_model_make(app_report *report, const char *model, const char *size, int cameras, app_bench_model *out, pi0_error *err);
+/* options: what to write; progress is the report's. A signal is held until app_bench_model_remove. */
+pi0_status app_bench_model_make(app_report *report, pi0_synth_options options, app_bench_model *out, pi0_error *err);
 
 /* An open model keeps its weights: what is mapped stays until it is closed. */
 void app_bench_model_remove(app_bench_model *made);

@@ -20,6 +20,11 @@ static double quantile_ms(const app_measured *m, app_stage stage, int percent)
     return m->ms[stage][rank ? rank - 1 : 0];
 }
 
+double app_median_ms(const app_measured *m, app_stage stage)
+{
+    return quantile_ms(m, stage, 50);
+}
+
 /* Operations of a whole call. */
 static double stage_flop(const app_measured *m, app_stage stage)
 {
@@ -40,6 +45,11 @@ static double stage_flop_per_s(const app_measured *m, app_stage stage)
 static double needed_flop(const app_measured *m)
 {
     return m->flop.vision + m->flop.prefix + m->flop.denoise;
+}
+
+double app_fraction_of_peak(const app_measured *m)
+{
+    return stage_flop_per_s(m, APP_TOTAL) / m->flop_per_s;
 }
 
 /* ------------------------------------------------------------------ json */
@@ -72,8 +82,8 @@ json_t *app_bench_json(const app_measured *m)
                      info->layout, "device", info->device, "precision", info->precision, "instruction_set", info->isa, "threads",
                      info->threads, "cameras", m->cameras, "prompt_tokens", m->tokens, "steps", m->steps, "horizon", info->horizon, "batch",
                      m->batch, "runs", (json_int_t)m->runs, "needed_tflop", needed_flop(m) * 1e-12, "peak_gflops", m->flop_per_s * 1e-9,
-                     "gflops", stage_flop_per_s(m, APP_TOTAL) * 1e-9, "fraction_of_peak", stage_flop_per_s(m, APP_TOTAL) / m->flop_per_s,
-                     "latency_ms", latency_json(m), "memory", memory_json(m), "machine", m->machine);
+                     "gflops", stage_flop_per_s(m, APP_TOTAL) * 1e-9, "fraction_of_peak", app_fraction_of_peak(m), "latency_ms",
+                     latency_json(m), "memory", memory_json(m), "machine", m->machine);
 }
 
 /* ------------------------------------------------------------------ page and markdown */
@@ -102,6 +112,13 @@ static void add_case(app_text *out, const app_measured *m)
                  m->runs);
 }
 
+void app_bench_machine(app_text *out, const json_t *machine, const char *item)
+{
+    app_text_add(out, "%smachine: %s, %lld cores, %s\n", item, json_string_value(json_object_get(machine, "processor")),
+                 (long long)json_integer_value(json_object_get(machine, "physical_cores")),
+                 json_string_value(json_object_get(machine, "memory")));
+}
+
 static void add_closing(app_text *out, const app_measured *m, const char *item)
 {
     app_text_add(out, "%sneeds %.4g TFLOP an inference; the machine at best does %.1f GFLOP/s, measured between the runs\n", item,
@@ -114,15 +131,12 @@ static void add_closing(app_text *out, const app_measured *m, const char *item)
         app_text_size(out, (double)m->resident_bytes);
         app_text_add(out, " resident at most");
     }
-    app_text_add(out, "\n%smachine: %s, %lld cores, %s\n", item, json_string_value(json_object_get(m->machine, "processor")),
-                 (long long)json_integer_value(json_object_get(m->machine, "physical_cores")),
-                 json_string_value(json_object_get(m->machine, "memory")));
+    app_text_add(out, "\n");
+    app_bench_machine(out, m->machine, item);
 }
 
-void app_bench_page(app_text *out, const app_measured *m)
+static void add_table(app_text *out, const app_measured *m, bool markdown)
 {
-    add_case(out, m);
-    app_text_add(out, "\n\n");
     app_table *table = app_table_open("lrrrrrrrr");
     for (int i = 0; i < COLUMNS; i++)
         app_table_cell(table, "%s", headings[i]);
@@ -132,27 +146,18 @@ void app_bench_page(app_text *out, const app_measured *m)
         for (int i = 0; i < COLUMNS; i++)
             app_table_cell(table, "%s", cells[i]);
     }
-    app_table_add_to(table, out, 0, 0);
+    if (markdown)
+        app_table_add_markdown(table, out);
+    else
+        app_table_add_to(table, out, 0, 0);
     app_table_close(&table);
-    app_text_add(out, "\n");
-    add_closing(out, m, "");
 }
 
-void app_bench_markdown(app_text *out, const app_measured *m)
+void app_bench_page(app_text *out, const app_measured *m, bool markdown)
 {
     add_case(out, m);
-    app_text_add(out, "\n\n|");
-    for (int i = 0; i < COLUMNS; i++)
-        app_text_add(out, " %s |", headings[i]);
-    app_text_add(out, "\n|---|");
-    app_text_repeat(out, "---:|", COLUMNS - 1);
-    for (int stage = 0; stage < APP_STAGES; stage++) {
-        char cells[COLUMNS][CELL];
-        fill_row(m, stage, cells);
-        app_text_add(out, "\n|");
-        for (int i = 0; i < COLUMNS; i++)
-            app_text_add(out, " %s |", cells[i]);
-    }
     app_text_add(out, "\n\n");
-    add_closing(out, m, "* ");
+    add_table(out, m, markdown);
+    app_text_add(out, "\n");
+    add_closing(out, m, markdown ? "* " : "");
 }

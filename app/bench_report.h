@@ -4,35 +4,16 @@
 
 #include <jansson.h>
 
-#include "pi0.h"
-
+#include "bench_case.h"
 #include "text.h"
 
-typedef enum app_stage {
-    APP_PREPROCESS,
-    APP_TOKENIZE,
-    APP_VISION,
-    APP_PREFIX,
-    APP_DENOISE,
-    APP_POST,
-    APP_TOTAL, /* from the pictures to the actions, by the program's own clock */
-    APP_STAGES
-} app_stage;
-
-typedef struct app_measured {
-    const pi0_info *info;
-    pi0_memory plan;
-    uint64_t resident_bytes; /* most that the process ever had in memory, 0 where the system does not tell */
-    json_t *machine;         /* of pi0_doctor */
-    pi0_flop flop;           /* of one inference */
-    double flop_per_s;       /* of the machine at best */
-    int cameras, tokens, steps, batch;
-    size_t runs;
-    double *ms[APP_STAGES]; /* [runs], ascending */
-} app_measured;
+double app_median_ms(const app_measured *m, app_stage stage);
+double app_fraction_of_peak(const app_measured *m); /* what was needed, by the median of the total */
 
 json_t *app_bench_json(const app_measured *m); /* NULL when there is no memory */
-void app_bench_page(app_text *out, const app_measured *m);
-void app_bench_markdown(app_text *out, const app_measured *m);
+void app_bench_page(app_text *out, const app_measured *m, bool markdown);
+
+/* One line. machine: of pi0_doctor. */
+void app_bench_machine(app_text *out, const json_t *machine, const char *item);
 
 #endif

@@ -8,9 +8,9 @@ enum { HELP_WIDTH = 100, HELP_INDENT = 30 };
 static void add_option(app_text *out, const app_option *option)
 {
     char head[128];
-    bool value = option->kind != APP_FLAG;
+    const bool value = option->kind != APP_FLAG;
     snprintf(head, sizeof head, "  %s%c%s--%s%s%s", option->letter ? "-" : "", option->letter ? option->letter : ' ',
-             option->letter ? ", " : "", option->name, value ? " " : "", value ? option->metavar : "");
+             option->letter ? ", " : "", option->name, value ? " " : "", option->metavar ? option->metavar : "");
     /* without a letter the name starts where it would stand behind one */
     const char *text = head;
     char padded[160];

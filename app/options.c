@@ -50,7 +50,7 @@ bool app_option_accepts(const app_option *option, const char *text)
     bool flag;
     switch (option->kind) {
     case APP_FLAG:
-        return app_read_flag(text, &flag);
+        return app_read_flag(text, &flag) || (option->choices && in_choices(option->choices, text));
     case APP_TEXT:
         return true;
     case APP_INT:
@@ -69,7 +69,8 @@ static void describe_kind(const app_option *option, char *field, size_t size)
 {
     switch (option->kind) {
     case APP_FLAG:
-        app_err_print(field, size, "on or off (1, 0, true, false, yes, no)");
+        app_err_print(field, size, "on or off (1, 0, true, false, yes, no)%s%s", option->choices ? ", or one of: " : "",
+                      option->choices ? option->choices : "");
         break;
     case APP_TEXT:
         app_err_print(field, size, "%s", option->metavar);

@@ -7,7 +7,7 @@
 #include "report.h"
 
 typedef enum app_kind {
-    APP_FLAG,  /* present, or =on/off/1/0/true/false/yes/no */
+    APP_FLAG,  /* present, or =on/off/1/0/true/false/yes/no, or one of `choices` where there are any */
     APP_TEXT,  /* any text */
     APP_INT,   /* min .. max */
     APP_SEED,  /* 0 .. 2^64-1 */

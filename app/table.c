@@ -143,3 +143,21 @@ void app_table_add_to(const app_table *table, app_text *out, size_t indent, size
         first = end;
     }
 }
+
+void app_table_add_markdown(const app_table *table, app_text *out)
+{
+    if (!table || table->failed) {
+        out->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < table->cells; i++) {
+        const bool last = (i + 1) % table->columns == 0;
+        app_text_add(out, "%s %s |%s", i % table->columns ? "" : "|", table->cell[i] ? table->cell[i] : "", last ? "\n" : "");
+        if (i + 1 != table->columns)
+            continue;
+        app_text_add(out, "|");
+        for (size_t column = 0; column < table->columns; column++)
+            app_text_add(out, table->align[column] == 'r' ? "---:|" : "---|");
+        app_text_add(out, "\n");
+    }
+}

@@ -17,4 +17,7 @@ void app_table_end_row(app_table *table);
 /* Appends the rows, each indented. With `width` > 0 columns that do not fit go to further blocks, each led by column 0. */
 void app_table_add_to(const app_table *table, app_text *out, size_t indent, size_t width);
 
+/* The same as a table in Markdown; its first row are the headings. */
+void app_table_add_markdown(const app_table *table, app_text *out);
+
 #endif

@@ -310,6 +310,22 @@ typedef struct pi0_calibrate_options {
 PI0_API pi0_status pi0_calibrate(const char *path, const pi0_options *options, const pi0_calibrate_options *how, char **json,
                                  pi0_error *err);
 
+/* Allocations that the library has asked for in this process so far, by any thread; those of the libraries that it uses are not counted.
+ * An inference makes none unless the arena pass is disabled or stages are kept. */
+PI0_API uint64_t pi0_allocation_count(void);
+
+/* ------------------------------------------------------------------ passes: the optimisations, each with its switch */
+
+typedef struct pi0_pass_info {
+    const char *name;      /* as pi0_options.disable takes it */
+    const char *exactness; /* "bit": changes no bit of a result, "order": the order of sums, "rounding": roundings (docs/numerics.md) */
+    const char *summary;
+    const char *founding; /* what it carries over from the work that this project grew from (docs/bench.md), or NULL */
+} pi0_pass_info;
+
+/* In running order: a pass builds on earlier ones only. Past the last one name is NULL. */
+PI0_API pi0_pass_info pi0_pass_at(size_t index);
+
 /* ------------------------------------------------------------------ how fast it could be */
 
 typedef struct pi0_flop { /* floating-point operations of one inference, by the stage that does them */

@@ -131,7 +131,7 @@ expect "bench of a model and of a random one" 2 'both' bench MODEL --size tiny
 expect "bench MODEL --model" 2 'says itself' bench MODEL --model pi0
 expect "bench in two forms" 2 'json and --markdown' bench MODEL --json --markdown
 expect "bench of an absent model" 3 'absent_model' bench ./absent_model
-for option in --ablate --plan-report --scenario=ascend --compare=onednn; do
+for option in --plan-report --compare=onednn; do
     expect "bench $option" 1 'not in this version' bench --size tiny $option
 done
 expect "synth needs its options" 2 '.--layout' synth DIR --model pi0 --size tiny

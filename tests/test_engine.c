@@ -745,9 +745,11 @@ static void D8_an_inference_allocates_and_rebuilds_nothing(void **state)
     pi0_error err = {0};
     for (int i = 0; i < 3; i++) {
         observe(session, (uint64_t)i, 5 + 9 * i, 3);
+        const uint64_t before = pi0_allocation_count();
         pi0_test_fail_allocation(0);
         PI0_ASSERT_OK(pi0_infer(&session, 1, 3, &err), &err);
         assert_int_equal(pi0_test_allocation_count(), 0);
+        assert_int_equal(pi0_allocation_count() - before, 0);
     }
     pi0_session_close(&session);
     pi0_close(&model);

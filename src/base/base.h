@@ -96,12 +96,14 @@ static inline size_t pi0_max_size(size_t a, size_t b)
 
 #define PI0_ALIGN 64 /* cache line, and the widest vector */
 
-void *pi0_alloc(size_t bytes); /* PI0_ALIGN-aligned, zeroed; NULL on failure and for huge sizes; free with pi0_free */
+void *pi0_alloc(size_t bytes);       /* PI0_ALIGN-aligned, zeroed; NULL on failure and for huge sizes; free with pi0_free */
+void *pi0_alloc_unset(size_t bytes); /* the same, not zeroed */
 void pi0_free(void *p);
 void *pi0_alloc_array(size_t count, size_t element); /* checked count * element */
 /* For megabytes: whole pages of the system's, large ones where it has them, zeroed when first touched. NULL on failure. */
 void *pi0_alloc_pages(size_t bytes);
 void pi0_free_pages(void *p, size_t bytes);
+void pi0_count_allocation(void);                             /* for pi0_allocation_count, by whoever asks libc for memory itself */
 char *pi0_strdup(const char *text);                          /* free with pi0_free */
 char *pi0_sprintf(const char *format, ...) PI0_PRINTF(1, 2); /* malloc'ed text or NULL; free with pi0_free */
 

@@ -1,3 +1,4 @@
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,15 +21,32 @@ bool pi0_shape_bytes(const int64_t *shape, int rank, size_t element, size_t *byt
     return true;
 }
 
-void *pi0_alloc(size_t bytes)
+static atomic_uint_fast64_t allocations;
+
+void pi0_count_allocation(void)
+{
+    atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
+}
+
+uint64_t pi0_allocation_count(void)
+{
+    return atomic_load_explicit(&allocations, memory_order_relaxed);
+}
+
+void *pi0_alloc_unset(size_t bytes)
 {
     if (bytes > (size_t)PTRDIFF_MAX - PI0_ALIGN)
         return NULL;
-    size_t rounded = pi0_round_up(bytes ? bytes : 1, PI0_ALIGN);
     void *p = NULL;
-    if (posix_memalign(&p, PI0_ALIGN, rounded) != 0)
-        return NULL;
-    memset(p, 0, rounded);
+    pi0_count_allocation();
+    return posix_memalign(&p, PI0_ALIGN, pi0_round_up(bytes ? bytes : 1, PI0_ALIGN)) == 0 ? p : NULL;
+}
+
+void *pi0_alloc(size_t bytes)
+{
+    void *p = pi0_alloc_unset(bytes);
+    if (p)
+        memset(p, 0, pi0_round_up(bytes ? bytes : 1, PI0_ALIGN));
     return p;
 }
 
@@ -41,6 +59,7 @@ void *pi0_alloc_pages(size_t bytes)
 {
     if (bytes == 0 || bytes > (size_t)PTRDIFF_MAX)
         return NULL;
+    pi0_count_allocation();
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return NULL;

@@ -7,6 +7,7 @@
 char *pi0_strdup(const char *text)
 {
     size_t n = strlen(text) + 1;
+    pi0_count_allocation();
     char *copy = malloc(n);
     if (copy)
         memcpy(copy, text, n);
@@ -20,6 +21,7 @@ char *pi0_sprintf(const char *format, ...)
     va_copy(again, args);
     int n = vsnprintf(NULL, 0, format, args);
     va_end(args);
+    pi0_count_allocation();
     char *text = n < 0 ? NULL : malloc((size_t)n + 1);
     if (text)
         vsnprintf(text, (size_t)n + 1, format, again);
@@ -50,6 +52,7 @@ static bool text_reserve(pi0_text *text, size_t count)
     size_t capacity = text->capacity ? text->capacity : 128;
     while (capacity < need)
         capacity = capacity > PTRDIFF_MAX / 2 ? need : capacity * 2;
+    pi0_count_allocation();
     char *grown = realloc(text->data, capacity);
     if (!grown) {
         text->failed = true;

@@ -152,7 +152,7 @@ static void plan_memory(const pi0_checkpoint *checkpoint, const pi0_device_api *
     size_t arena = 0;
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
         if (plans[i]) {
-            arena = pi0_max_size(arena, plans[i]->arena_bytes);
+            arena = pi0_max_size(arena, plans[i]->use_arena ? plans[i]->arena_bytes : plans[i]->live_bytes);
             m->activations += io_bytes(plans[i]);
         }
     m->activations += arena;

@@ -45,6 +45,15 @@ static json_t *passes_json(const char *disabled, bool *failed)
     return list;
 }
 
+pi0_pass_info pi0_pass_at(size_t index)
+{
+    const pi0_pass *pass = pi0_passes;
+    while (pass->name && index--)
+        pass++;
+    return (pi0_pass_info){
+        .name = pass->name, .exactness = pi0_pass_class_name(pass->class), .summary = pass->summary, .founding = pass->founding};
+}
+
 /* What the matrices of a block become: all of them one type, or int8 with exceptions. */
 static json_t *weights_json(const pi0_blueprint *b, const char *block, pi0_dtype stored)
 {

@@ -175,9 +175,11 @@ static pi0_status alloc_buffers(pi0_model *model, size_t workspace, pi0_error *e
     PI0_TRY(alloc_io(model, denoise, io->x_next, &model->x_next, err));
     for (int i = 0; i < io->n_tables; i++)
         PI0_TRY(alloc_io(model, model->schedule.plan, io->table[i], &model->table[i], err));
-    size_t arena = pi0_max_size(context->arena_bytes, denoise->arena_bytes);
-    if (model->schedule.plan)
-        arena = pi0_max_size(arena, model->schedule.plan->arena_bytes);
+    const pi0_plan *const plans[] = {context, denoise, model->schedule.plan};
+    size_t arena = 0;
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        if (plans[i] && plans[i]->use_arena) /* without one every value is allocated as it is computed */
+            arena = pi0_max_size(arena, plans[i]->arena_bytes);
     PI0_TRY(model->api->alloc(model->device, arena, &model->arena, err));
     return model->api->alloc(model->device, workspace, &model->workspace, err);
 }

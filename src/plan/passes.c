@@ -3,15 +3,15 @@
 
 #include "plan/plan.h"
 
-#define PASS(id, name, class, summary) pi0_status pi0_pass_##id(pi0_plan *plan, pi0_error *err);
+#define PASS(id, name, class, summary, founding) pi0_status pi0_pass_##id(pi0_plan *plan, pi0_error *err);
 #include "plan/passes/passes.def"
 #undef PASS
 
 const pi0_pass pi0_passes[] = {
-#define PASS(id, name, class, summary) {name, PI0_PASS_##class, summary, pi0_pass_##id},
+#define PASS(id, name, class, summary, founding) {name, PI0_PASS_##class, summary, founding, pi0_pass_##id},
 #include "plan/passes/passes.def"
 #undef PASS
-    {NULL, PI0_PASS_BIT, NULL, NULL},
+    {NULL, PI0_PASS_BIT, NULL, NULL, NULL},
 };
 
 const char *pi0_pass_class_name(pi0_pass_class class)

@@ -226,6 +226,7 @@ typedef struct pi0_pass {
     const char *name;
     pi0_pass_class class;
     const char *summary;
+    const char *founding; /* what it carries over from the work that this project grew from, or NULL */
     pi0_status (*run)(pi0_plan *plan, pi0_error *err);
 } pi0_pass;
 

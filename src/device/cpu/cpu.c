@@ -236,12 +236,12 @@ static void free_dead_values(pi0_exec *exec, int i)
     }
 }
 
-/* Arena off: memory for what op `i` writes. */
+/* Arena off: memory for what the op writes, which like the arena's holds anything before. */
 static pi0_status alloc_results(pi0_exec *exec, const pi0_op *op, pi0_error *err)
 {
     for (int r = 0; r < pi0_op_results(op); r++) {
         const int t = pi0_op_result(op, r);
-        if (owns_value(exec, t) && !(exec->data[t] = pi0_alloc(pi0_tensor_bytes(exec->plan, t))))
+        if (owns_value(exec, t) && !(exec->data[t] = pi0_alloc_unset(pi0_tensor_bytes(exec->plan, t))))
             return pi0_fail_memory(err, pi0_tensor_bytes(exec->plan, t), pi0_op_infos[op->kind].name);
     }
     return PI0_OK;
