@@ -243,26 +243,13 @@ static pi0_status measure(app_context *app, bench_run *run, pi0_error *err)
 
 /* ------------------------------------------------------------------ the result */
 
-static uint64_t most_resident_bytes(void)
-{
-    char line[256];
-    unsigned long long kilobytes = 0;
-    FILE *file = fopen("/proc/self/status", "re");
-    while (file && !kilobytes && fgets(line, sizeof line, file))
-        if (sscanf(line, "VmHWM: %llu kB", &kilobytes) != 1)
-            kilobytes = 0;
-    if (file)
-        fclose(file);
-    return kilobytes * 1024;
-}
-
 static pi0_status complete(bench_run *run, pi0_error *err)
 {
     app_measured *result = &run->result;
     result->info = pi0_model_info(run->model);
     result->plan = pi0_model_memory(run->model);
     result->flop = pi0_model_flop(run->model, result->cameras, result->tokens, result->steps);
-    result->resident_bytes = most_resident_bytes();
+    result->resident_bytes = result->plan.peak_resident;
     char *text = NULL;
     pi0_status status = pi0_doctor(NULL, &run->settings.options, 0, &text, err);
     if (status != PI0_OK)

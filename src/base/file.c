@@ -83,6 +83,19 @@ void pi0_map_release_pages(const void *data, size_t bytes)
         (void)madvise((void *)first, end - first, MADV_DONTNEED); /* advice: refusal costs memory, not correctness */
 }
 
+void pi0_map_take_pages(const void *data, size_t bytes)
+{
+#ifdef MADV_POPULATE_READ
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t first = (uintptr_t)data / page * page, end = (uintptr_t)data + bytes;
+    if (bytes)
+        (void)madvise((void *)first, end - first, MADV_POPULATE_READ); /* Linux 5.14; without it each page comes when it is read */
+#else
+    (void)data;
+    (void)bytes;
+#endif
+}
+
 bool pi0_is_dir(const char *path)
 {
     struct stat info;
