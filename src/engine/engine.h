@@ -138,6 +138,9 @@ pi0_status pi0_blueprint_make(const pi0_checkpoint *checkpoint, const pi0_recipe
 void pi0_blueprint_free(pi0_blueprint *blueprint);
 const char *pi0_precision_name(pi0_precision precision, const pi0_device_info *device); /* static text */
 
+/* pages.c: brings what the device reads where the file is mapped into memory, on the device's number of threads. After all imports. */
+pi0_status pi0_take_pages(pi0_model *model, pi0_error *err);
+
 /* stages.c */
 void pi0_stages_clear(pi0_session *session);
 pi0_status pi0_stages_add(pi0_session *session, pi0_dtype dtype, const void *data, int rank, const int64_t *shape, pi0_error *err,

@@ -375,6 +375,8 @@ static pi0_status load(pi0_model *model, const char *path, const pi0_options *op
     if (model->schedule.plan)
         PI0_TRY(import_weights(model, &model->schedule, &done, total, err));
     PI0_TRY(import_weights(model, &model->denoise, &done, total, err));
+    if (model->checkpoint->packed)
+        PI0_TRY(pi0_take_pages(model, err));
     PI0_TRY(bind_tensors(model, err));
     PI0_TRY(compile_program(model, &model->context, err));
     if (model->schedule.plan)

@@ -1,5 +1,4 @@
 /* pi0_pack: a model in one file, with its weights in the order of this machine's kernels (docs/formats.md, "Packed files"). */
-#include <stdlib.h>
 #include <string.h>
 
 #include "engine/engine.h"
@@ -49,9 +48,9 @@ static void release(packing *p)
     pi0_free(p->views);
     pi0_free(p->members);
     pi0_free(p->checksums);
-    free(p->recipe_text);
-    free(p->origins);
-    free(p->source);
+    pi0_free(p->recipe_text);
+    pi0_free(p->origins);
+    pi0_free(p->source);
     pi0_free(p->tokenizer_name);
     pi0_unmap(&p->tokenizer_file);
     pi0_blueprint_free(&p->blueprint);
@@ -186,6 +185,17 @@ static pi0_status list_members(packing *p)
 
 /* ------------------------------------------------------------------ what is said about it */
 
+/* Takes `object`, which may be NULL for want of memory. json_dumps would forget a key whose text it has no memory for. */
+static pi0_status dump(json_t *object, char **out, pi0_error *err)
+{
+    const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(17);
+    const size_t bytes = object ? json_dumpb(object, NULL, 0, flags) : 0;
+    *out = bytes ? pi0_alloc(bytes + 1) : NULL;
+    const bool whole = *out && json_dumpb(object, *out, bytes, flags) == bytes;
+    json_decref(object);
+    return whole ? PI0_OK : pi0_fail_memory(err, bytes, "a JSON text");
+}
+
 static pi0_status hash_file(packing *p, size_t shard, uint64_t total, char text[PI0_SHA256_TEXT])
 {
     size_t bytes;
@@ -208,33 +218,29 @@ static pi0_status describe_source(packing *p)
 {
     const pi0_safetensors *file = p->checkpoint->file;
     const char *known = p->checkpoint->packed ? pi0_safetensors_metadata(file, PI0_PACKED_SOURCE_KEY) : NULL;
-    json_t *list = known ? NULL : json_array();
-    bool failed = false;
     uint64_t total = 0;
     size_t bytes;
+    if (known) {
+        p->source = pi0_strdup(known);
+        return p->source ? PI0_OK : pi0_fail_memory(p->err, strlen(known), "a description of the source");
+    }
     for (size_t i = 0; i < pi0_safetensors_shards(file); i++, total += bytes)
         pi0_safetensors_shard_bytes(file, i, &bytes);
-    pi0_status status = PI0_OK;
-    for (size_t i = 0; list && i < pi0_safetensors_shards(file) && status == PI0_OK; i++) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < pi0_safetensors_shards(file); i++) {
         char hash[PI0_SHA256_TEXT];
         const char *path = pi0_safetensors_shard_path(file, i), *slash = strrchr(path, '/');
         pi0_safetensors_shard_bytes(file, i, &bytes);
-        status = hash_file(p, i, total, hash);
-        if (status == PI0_OK)
-            failed |= json_array_append_new(list, json_pack("{s:o,s:I,s:s}", "file", pi0_json_words(slash ? slash + 1 : path), "bytes",
-                                                            (json_int_t)bytes, "sha256", hash)) != 0;
+        pi0_status status = hash_file(p, i, total, hash);
+        if (status == PI0_OK && json_array_append_new(list, json_pack("{s:o,s:I,s:s}", "file", pi0_json_words(slash ? slash + 1 : path),
+                                                                      "bytes", (json_int_t)bytes, "sha256", hash)) != 0)
+            status = pi0_fail_memory(p->err, sizeof hash, "a description of the source");
+        if (status != PI0_OK) {
+            json_decref(list);
+            return status;
+        }
     }
-    if (status == PI0_OK && !failed)
-        p->source = known ? strdup(known) : list ? json_dumps(list, JSON_COMPACT) : NULL;
-    json_decref(list);
-    return status != PI0_OK || p->source ? status : pi0_fail_memory(p->err, 0, "a description of the source");
-}
-
-static pi0_status dump(json_t *object, char **out, pi0_error *err)
-{
-    *out = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
-    json_decref(object);
-    return *out ? PI0_OK : pi0_fail_memory(err, 0, "a JSON text");
+    return dump(list, &p->source, p->err);
 }
 
 static pi0_status create_file(packing *p, const char *to)

@@ -12,10 +12,18 @@ uint32_t pi0_crc32(uint32_t crc, const void *data, size_t bytes)
 
 /* ------------------------------------------------------------------ SHA-256 */
 
-static uint32_t rotate(uint32_t x, int n)
+static inline uint32_t rotate(uint32_t x, int n)
 {
     return x >> n | x << (32 - n);
 }
+
+/* One round; the names of the eight turn by one from each to the next, so that nothing is moved. */
+#define ROUND(a, b, c, d, e, f, g, h, word)                                                 \
+    do {                                                                                    \
+        h += (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + (g ^ (e & (f ^ g))) + (word); \
+        d += h;                                                                             \
+        h += (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) | (c & (a | b)));    \
+    } while (0)
 
 static void add_block(uint32_t state[8], const uint8_t *block)
 {
@@ -26,24 +34,27 @@ static void add_block(uint32_t state[8], const uint8_t *block)
         0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85, 0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3,
         0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070, 0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f,
         0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
-    uint32_t w[64], s[8];
+    uint32_t w[64];
     for (int i = 0; i < 16; i++)
         w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 | (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
     for (int i = 16; i < 64; i++) {
-        const uint32_t a = w[i - 15], b = w[i - 2];
-        w[i] = w[i - 16] + (rotate(a, 7) ^ rotate(a, 18) ^ a >> 3) + w[i - 7] + (rotate(b, 17) ^ rotate(b, 19) ^ b >> 10);
+        const uint32_t x = w[i - 15], y = w[i - 2];
+        w[i] = w[i - 16] + (rotate(x, 7) ^ rotate(x, 18) ^ x >> 3) + w[i - 7] + (rotate(y, 17) ^ rotate(y, 19) ^ y >> 10);
     }
-    memcpy(s, state, sizeof s);
-    for (int i = 0; i < 64; i++) {
-        const uint32_t e = s[4], a = s[0];
-        const uint32_t t1 = s[7] + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((e & s[5]) ^ (~e & s[6])) + k[i] + w[i];
-        const uint32_t t2 = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
-        memmove(s + 1, s, 7 * sizeof *s);
-        s[4] += t1;
-        s[0] = t1 + t2;
+    uint32_t a = state[0], b = state[1], c = state[2], d = state[3], e = state[4], f = state[5], g = state[6], h = state[7];
+    for (int i = 0; i < 64; i += 8) {
+        ROUND(a, b, c, d, e, f, g, h, k[i] + w[i]);
+        ROUND(h, a, b, c, d, e, f, g, k[i + 1] + w[i + 1]);
+        ROUND(g, h, a, b, c, d, e, f, k[i + 2] + w[i + 2]);
+        ROUND(f, g, h, a, b, c, d, e, k[i + 3] + w[i + 3]);
+        ROUND(e, f, g, h, a, b, c, d, k[i + 4] + w[i + 4]);
+        ROUND(d, e, f, g, h, a, b, c, k[i + 5] + w[i + 5]);
+        ROUND(c, d, e, f, g, h, a, b, k[i + 6] + w[i + 6]);
+        ROUND(b, c, d, e, f, g, h, a, k[i + 7] + w[i + 7]);
     }
+    const uint32_t sums[8] = {a, b, c, d, e, f, g, h};
     for (int i = 0; i < 8; i++)
-        state[i] += s[i];
+        state[i] += sums[i];
 }
 
 void pi0_sha256_start(pi0_sha256 *hash)

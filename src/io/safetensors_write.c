@@ -2,6 +2,10 @@
 
 #include "io/io.h"
 
+/* Written at a time, at a multiple of it in the file: the system then keeps what it wrote in large pages, which whoever maps the file from
+ * memory is given at once instead of 4 KB at a time. */
+enum { WRITE_BYTES = 4 << 20 };
+
 static const char *dtype_code(pi0_dtype dtype)
 {
     switch (dtype) {
@@ -134,6 +138,7 @@ pi0_status pi0_safetensors_create_aligned(pi0_safetensors_writer *writer, const 
     PI0_TRY_GOTO(build_header(&header, tensors, count, metadata, align, &bytes, err));
     PI0_TRY_GOTO(check_header(&header, count, path, err));
     PI0_TRY_GOTO(pi0_writer_open(&writer->file, path, err));
+    (void)setvbuf(writer->file.file, NULL, _IOFBF, WRITE_BYTES); /* refused, the file becomes the same */
     uint8_t length[8];
     for (int i = 0; i < 8; i++)
         length[i] = (uint8_t)((uint64_t)header.length >> (8 * i));
