@@ -28,7 +28,8 @@ struct app_command {
     int (*run)(app_context *app); /* returns an app_exit; NULL: not in this version */
 };
 
-extern const app_command app_infer, app_check, app_inspect, app_synth, app_tokenize, app_preprocess, app_bench, app_doctor, app_calibrate;
+extern const app_command app_infer, app_check, app_inspect, app_synth, app_pack, app_tokenize, app_preprocess, app_bench, app_doctor,
+    app_calibrate;
 
 /* Shared option tables. */
 extern const app_option app_general_options[];     /* --json, --quiet */

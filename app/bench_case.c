@@ -172,7 +172,7 @@ pi0_status app_case_measure(app_case *c, app_report *report, size_t runs, app_me
     }
     for (int stage = 0; stage < APP_STAGES; stage++)
         qsort(out->ms[stage], out->runs, sizeof(double), by_size);
-    out->resident_bytes = app_most_resident_bytes();
+    out->resident_bytes = pi0_model_memory(c->model).peak_resident;
     return status;
 }
 
@@ -185,19 +185,6 @@ void app_measured_release(app_measured *m)
 }
 
 /* ------------------------------------------------------------------ the process and the machine */
-
-uint64_t app_most_resident_bytes(void)
-{
-    char line[256];
-    unsigned long long kilobytes = 0;
-    FILE *file = fopen("/proc/self/status", "re");
-    while (file && !kilobytes && fgets(line, sizeof line, file))
-        if (sscanf(line, "VmHWM: %llu kB", &kilobytes) != 1)
-            kilobytes = 0;
-    if (file)
-        fclose(file);
-    return kilobytes * 1024;
-}
 
 bool app_forget_resident(void)
 {

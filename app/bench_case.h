@@ -62,10 +62,7 @@ pi0_status app_case_warm(app_case *c, app_measured *out, pi0_error *err);
 pi0_status app_case_measure(app_case *c, app_report *report, size_t runs, app_measured *out, pi0_error *err);
 void app_measured_release(app_measured *m);
 
-/* Most that this process had in memory since it began or since app_forget_resident, 0 where the system does not tell. */
-uint64_t app_most_resident_bytes(void);
-
-/* Gives unused memory back and starts the count of app_most_resident_bytes anew. False where the system does not allow it. */
+/* Gives unused memory back and starts the count of pi0_memory.peak_resident anew. False where the system does not allow it. */
 bool app_forget_resident(void);
 
 /* The machine as pi0_doctor describes it. */

@@ -305,7 +305,7 @@ done:
     return code;
 }
 
-static const char *const names[] = {"MODEL: a checkpoint directory, a .safetensors file, or org/name in the Hugging Face cache"};
+static const char *const names[] = {"MODEL: a checkpoint directory, a .safetensors or .pi0 file, or org/name in the Hugging Face cache"};
 
 const app_command app_infer = {
     .name = "infer",

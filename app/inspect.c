@@ -55,7 +55,7 @@ static int inspect(app_context *app)
     return code;
 }
 
-static const char *const names[] = {"MODEL: a checkpoint directory, a .safetensors file, or org/name in the Hugging Face cache"};
+static const char *const names[] = {"MODEL: a checkpoint directory, a .safetensors or .pi0 file, or org/name in the Hugging Face cache"};
 
 const app_command app_inspect = {
     .name = "inspect",

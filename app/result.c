@@ -67,7 +67,8 @@ static void add_memory(app_json *json, pi0_memory memory)
                  {"activations", memory.activations},
                  {"workspace", memory.workspace},
                  {"session", memory.session},
-                 {"total", memory.total}};
+                 {"total", memory.total},
+                 {"peak_resident", memory.peak_resident}};
     app_json_key(json, "memory");
     app_json_open(json, '{');
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {

@@ -151,10 +151,10 @@ typedef struct pi0_options {
     const char *openpi_home; /* ~/.cache/openpi */
     /* computing */
     const char *device;    /* "cpu" */
-    const char *precision; /* "auto", "f32", "bf16", "int8", "int8:auto" */
+    const char *precision; /* "auto", "f32", "bf16", "int8", "int8:auto"; auto of a packed file: what it was packed for */
     /* of "int8:auto": what pi0_calibrate made, as a file or, where it begins with '{', as the text itself */
     const char *calibration;
-    int threads;           /* 0 = physical cores */
+    int threads;          /* 0 = physical cores */
     const char *affinity; /* where the threads stay: "cores" (one on each), or CPUs such as "2,3,8-11", one for each thread; the thread that
                              calls the library is the caller's own and is left alone. NULL: where the system puts them */
     const char *isa;      /* highest instruction set to use, NULL = best: "ref", "avx2" */
@@ -176,7 +176,8 @@ typedef struct pi0_session pi0_session;
 
 PI0_API void pi0_options_init(pi0_options *options);
 
-/* path: a LeRobot directory, an openpi directory, one .safetensors file, "org/name" or "gs://..." present in a cache. */
+/* path: a LeRobot directory, an openpi directory, one .safetensors file, a packed .pi0 file, "org/name" or "gs://..." present in a cache.
+ */
 PI0_API pi0_status pi0_open(const char *path, const pi0_options *options, pi0_model **out, pi0_error *err);
 PI0_API void pi0_close(pi0_model **model); /* after its sessions; NULL is fine */
 
@@ -269,8 +270,9 @@ typedef struct pi0_timing { /* milliseconds of the last inference */
 
 PI0_API pi0_timing pi0_session_timing(const pi0_session *session);
 
-typedef struct pi0_memory { /* bytes */
-    uint64_t weights_mapped, weights_owned, kv_cache, activations, workspace, session, total;
+typedef struct pi0_memory {                                                                   /* bytes */
+    uint64_t weights_mapped, weights_owned, kv_cache, activations, workspace, session, total; /* as planned */
+    uint64_t peak_resident; /* the most that the process has had in memory so far, as the system counts; 0 where it does not */
 } pi0_memory;
 
 PI0_API pi0_memory pi0_model_memory(const pi0_model *model);
@@ -344,7 +346,7 @@ PI0_API pi0_status pi0_model_peak(const pi0_model *model, double *flop_per_s, pi
 
 typedef struct pi0_tokenizer pi0_tokenizer;
 
-/* rules: "hf", "spm" or NULL = hf for a .json, spm for a .model */
+/* path: tokenizer.json, a SentencePiece model, or a packed file. rules: "hf", "spm" or NULL = hf for a .json, spm for a .model */
 PI0_API pi0_status pi0_tokenizer_open(const char *path, const char *rules, pi0_tokenizer **out, pi0_error *err);
 PI0_API void pi0_tokenizer_close(pi0_tokenizer **tokenizer);
 PI0_API size_t pi0_tokenizer_vocab(const pi0_tokenizer *tokenizer);
@@ -372,6 +374,25 @@ PI0_API void pi0_ids_free(int64_t **ids);
 /* The tokenizer file that a model would use. path_out is malloc'ed (pi0_text_free). *rules_out: "hf" or "spm". */
 PI0_API pi0_status pi0_find_tokenizer(const char *path, const pi0_options *options, char **path_out, const char **rules_out,
                                       pi0_error *err);
+
+/* ------------------------------------------------------------------ packed files */
+
+typedef struct pi0_pack_report {
+    uint64_t bytes;                        /* of the file */
+    uint64_t stored_tensors, stored_bytes; /* as the checkpoint stores them: what any machine can use */
+    uint64_t packed_weights, packed_bytes; /* in the order of this machine's kernels: used where they are mapped */
+    const char *precision;                 /* that the order is for: "f32", "bf16", "int8" */
+} pi0_pack_report;
+
+/* Writes one file (docs/formats.md) that every function with a model's path takes: the tensors that inference reads, weights in the order
+ * of the kernels that options->device, isa and precision choose, the recipe as options make it, statistics, tokenizer, SHA-256 of the
+ * source files, a checksum of each tensor. path may be a packed file itself. Goes to a temporary name and is renamed: failure or cancel
+ * leaves nothing and an older file untouched. report may be NULL. */
+PI0_API pi0_status pi0_pack(const char *path, const pi0_options *options, const char *to, pi0_pack_report *report, pi0_error *err);
+
+/* Reads all of a packed file and compares every checksum: PI0_ERR_FORMAT lists the tensors that are damaged. Of options only progress is
+ * used; may be NULL. tensors, bytes: how much was compared; may be NULL. */
+PI0_API pi0_status pi0_pack_verify(const char *path, const pi0_options *options, uint64_t *tensors, uint64_t *bytes, pi0_error *err);
 
 /* ------------------------------------------------------------------ synthetic checkpoints */
 

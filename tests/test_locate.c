@@ -137,7 +137,7 @@ static void paths_that_are_no_checkpoint_say_what_to_do(void **state)
     MUST_FAIL(dir, NULL, PI0_ERR_MODEL, "pickled");
     MUST_FAIL(pi0_test_path(dir, "pytorch_model.bin"), NULL, PI0_ERR_MODEL, "pickled");
     write_text(dir, "m.pi0", "x");
-    MUST_FAIL(pi0_test_path(dir, "m.pi0"), NULL, PI0_ERR_UNSUPPORTED, "pi0 pack");
+    MUST_FAIL(pi0_test_path(dir, "m.pi0"), NULL, PI0_ERR_FORMAT, "too short", "m.pi0");
     write_text(dir, "m.gguf", "x");
     MUST_FAIL(pi0_test_path(dir, "m.gguf"), NULL, PI0_ERR_UNSUPPORTED, "GGUF");
     write_text(dir, "config.json", "{}");

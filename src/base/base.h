@@ -128,6 +128,7 @@ typedef struct pi0_mapping {
 
 pi0_status pi0_map_file(const char *path, pi0_mapping *out, pi0_error *err); /* refuses anything but a regular file */
 void pi0_unmap(pi0_mapping *mapping);
+void pi0_map_take_pages(const void *data, size_t bytes);    /* all of them at once: cheaper than a page fault for every few */
 void pi0_map_release_pages(const void *data, size_t bytes); /* the pages wholly inside may leave memory; they come back when read */
 
 bool pi0_is_dir(const char *path);
@@ -147,6 +148,8 @@ pi0_status pi0_writer_open(pi0_writer *writer, const char *path, pi0_error *err)
 pi0_status pi0_writer_put(pi0_writer *writer, const void *data, size_t bytes, pi0_error *err);
 pi0_status pi0_writer_commit(pi0_writer *writer, pi0_error *err); /* flush, fsync, rename; aborts on failure */
 void pi0_writer_abort(pi0_writer *writer);
+
+uint64_t pi0_peak_resident(void); /* bytes: the most memory that this process has had, of its own and of files; 0 where unknown */
 
 /* ------------------------------------------------------------------ clock */
 

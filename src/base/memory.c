@@ -1,4 +1,5 @@
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -85,4 +86,17 @@ void pi0_ids_free(int64_t **ids)
         return;
     free(*ids);
     *ids = NULL;
+}
+
+uint64_t pi0_peak_resident(void)
+{
+    char line[128];
+    unsigned long long kilobytes = 0;
+    FILE *file = fopen("/proc/self/status", "r"); /* getrusage would count what ran before exec too */
+    while (file && !kilobytes && fgets(line, sizeof line, file))
+        if (strncmp(line, "VmHWM:", 6) == 0)
+            kilobytes = strtoull(line + 6, NULL, 10);
+    if (file)
+        fclose(file);
+    return kilobytes * 1024;
 }

@@ -37,6 +37,8 @@ typedef struct pi0_device_weight {
     bool packed;          /* buffer is in the order of the device's kernels */
 } pi0_device_weight;
 
+enum { PI0_LAYOUT_TEXT = 96 };
+
 typedef struct pi0_device_options {
     int threads;
     const char *affinity; /* as pi0_options.affinity */
@@ -88,6 +90,13 @@ typedef struct pi0_device_api {
     pi0_status (*import_weight)(pi0_device *device, const pi0_weight *as, const pi0_host_weight *host, pi0_device_weight *out,
                                 pi0_error *err);
     size_t (*weight_bytes)(const pi0_device *device, const pi0_weight *as, pi0_dtype stored);
+    /* The order of its kernels for this weight, by a name that other machines understand: where two layouts have one name, the same values
+     * become the same bytes, which this device can multiply by. Empty: it has no such order. out: PI0_LAYOUT_TEXT bytes. */
+    pi0_status (*layout)(const pi0_device *device, const pi0_weight *as, pi0_dtype stored, char *out, pi0_error *err);
+    /* Takes in bytes that are in that order already. They stay where they lie, and must outlive the device, when they are aligned to
+     * PI0_ALIGN; of another size than this weight's they are PI0_ERR_FORMAT. */
+    pi0_status (*import_packed)(pi0_device *device, const pi0_weight *as, pi0_dtype stored, const void *packed, size_t bytes,
+                                pi0_device_weight *out, pi0_error *err);
 
     bool (*takes)(const pi0_op *op); /* fused ops only; every core op is taken */
     size_t (*workspace)(const pi0_device *device, const pi0_plan *plan);

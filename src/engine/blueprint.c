@@ -109,21 +109,45 @@ static pi0_status prepare_plan(pi0_plan *plan, const pi0_precision_policy *polic
     return pi0_plan_layout(plan, err);
 }
 
-static void count_weights(const pi0_checkpoint *checkpoint, const pi0_plan *plan, const pi0_device_api *api, const pi0_device *device,
-                          pi0_memory *memory)
+pi0_status pi0_place_weight(const pi0_checkpoint *checkpoint, const pi0_device_api *api, const pi0_device *device, const pi0_weight *weight,
+                            pi0_placement *out, pi0_error *err)
 {
+    const pi0_weight_memory host = pi0_weight_memory_of(checkpoint, weight);
+    const uint64_t packed = api->weight_bytes(device, weight, host.dtype);
+    *out = (pi0_placement){.stored = host.dtype};
+    PI0_TRY(api->layout(device, weight, host.dtype, out->layout, err));
+    out->ready = pi0_packed_weight(checkpoint, out->layout, weight);
+    out->packs = packed && !out->ready;
+    if (out->ready)
+        out->mapped = out->ready->bytes;
+    else if (packed)
+        out->owned = packed;
+    else if (host.mapped)
+        out->mapped = host.bytes;
+    else
+        out->owned = host.bytes;
+    return PI0_OK;
+}
+
+static pi0_status count_weights(const pi0_checkpoint *checkpoint, const pi0_plan *plan, const pi0_device_api *api, const pi0_device *device,
+                                pi0_blueprint *b, pi0_error *err)
+{
+    pi0_pack_use *use = &b->pack_use;
     for (int i = 0; i < plan->n_weights; i++) {
+        pi0_placement place;
         if (plan->weights[i].rows == 0 || plan->weights[i].shared)
             continue;
-        const pi0_weight_memory host = pi0_weight_memory_of(checkpoint, &plan->weights[i]);
-        const uint64_t packed = api->weight_bytes(device, &plan->weights[i], host.dtype);
-        if (packed)
-            memory->weights_owned += packed;
-        else if (host.mapped)
-            memory->weights_mapped += host.bytes;
-        else
-            memory->weights_owned += host.bytes;
+        PI0_TRY(pi0_place_weight(checkpoint, api, device, &plan->weights[i], &place, err));
+        b->memory.weights_mapped += place.mapped;
+        b->memory.weights_owned += place.owned;
+        use->ready += place.ready != NULL;
+        use->ready_bytes += place.ready ? place.mapped : 0;
+        use->packed += place.packs;
+        use->packed_bytes += place.packs ? place.owned : 0;
+        if (place.packs && !*use->missing)
+            memcpy(use->missing, place.layout, sizeof use->missing);
     }
+    return PI0_OK;
 }
 
 /* Inputs and outputs other than the K/V cache. */
@@ -139,16 +163,16 @@ static uint64_t io_bytes(const pi0_plan *plan)
     return bytes;
 }
 
-static void plan_memory(const pi0_checkpoint *checkpoint, const pi0_device_api *api, const pi0_device *device, pi0_blueprint *b)
+static pi0_status plan_memory(const pi0_checkpoint *checkpoint, const pi0_device_api *api, const pi0_device *device, pi0_blueprint *b,
+                              pi0_error *err)
 {
     pi0_memory *m = &b->memory;
-    count_weights(checkpoint, b->plans.context, api, device, m);
-    count_weights(checkpoint, b->plans.denoise, api, device, m);
-    if (b->plans.schedule)
-        count_weights(checkpoint, b->plans.schedule, api, device, m);
+    const pi0_plan *const plans[] = {b->plans.context, b->plans.schedule, b->plans.denoise};
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        if (plans[i])
+            PI0_TRY(count_weights(checkpoint, plans[i], api, device, b, err));
     for (int layer = 0; layer < b->arch.prefix.depth; layer++)
         m->kv_cache += pi0_tensor_bytes(b->plans.context, b->io.k[layer]) + pi0_tensor_bytes(b->plans.context, b->io.v[layer]);
-    const pi0_plan *const plans[] = {b->plans.context, b->plans.schedule, b->plans.denoise};
     size_t arena = 0;
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
         if (plans[i]) {
@@ -161,6 +185,7 @@ static void plan_memory(const pi0_checkpoint *checkpoint, const pi0_device_api *
     m->session = sizeof(struct pi0_session) + (uint64_t)b->sizes.cameras * picture +
                  (uint64_t)b->sizes.horizon * (uint64_t)b->arch.action_dim * (2 * sizeof(float) + sizeof(double));
     m->total = m->weights_mapped + m->weights_owned + m->kv_cache + m->activations + m->workspace + m->session;
+    return PI0_OK;
 }
 
 static pi0_status check_limit(const pi0_memory *m, uint64_t limit, pi0_error *err)
@@ -211,7 +236,7 @@ pi0_status pi0_blueprint_make(const pi0_checkpoint *checkpoint, const pi0_recipe
         }
     pi0_plan_share(out->plans.context, out->plans.denoise);
     describe_precision(options, &info, out);
-    plan_memory(checkpoint, api, device, out);
+    PI0_TRY_GOTO(plan_memory(checkpoint, api, device, out, err));
     PI0_TRY_GOTO(check_limit(&out->memory, options->memory_limit, err));
 fail:
     pi0_calibration_close(&calibration);

@@ -26,6 +26,12 @@ static json_t *memory_json(const pi0_memory *m)
                      "workspace", (json_int_t)m->workspace, "session", (json_int_t)m->session, "total", (json_int_t)m->total);
 }
 
+static json_t *use_json(const pi0_pack_use *use)
+{
+    return json_pack("{s:i,s:I,s:i,s:I}", "weights_ready_here", use->ready, "bytes_ready_here", (json_int_t)use->ready_bytes,
+                     "weights_packed_at_open", use->packed, "bytes_packed_at_open", (json_int_t)use->packed_bytes);
+}
+
 static json_t *plan_json(const pi0_plan *plan)
 {
     uint64_t matrix_ops = 0;
@@ -147,6 +153,11 @@ static pi0_status describe_computation(inspection *i, const pi0_options *options
                                plan_json(blueprint.plans.denoise), "fused_ops_expanded", blueprint.expanded),
                      failed);
         pi0_json_put(out, "memory", memory_json(&blueprint.memory), failed);
+        if (i->checkpoint->packed) {
+            json_t *use = use_json(&blueprint.pack_use);
+            *failed |= json_object_update(json_object_get(out, "packed"), use) != 0;
+            json_decref(use);
+        }
         pi0_blueprint_free(&blueprint);
     }
     api->close(&device);
@@ -157,7 +168,7 @@ static void describe_tokenizer(inspection *i, const pi0_options *options, json_t
 {
     char *path = NULL;
     pi0_error problem = {0};
-    if (pi0_tokenizer_locate(i->checkpoint->dir, options, &path, &problem) == PI0_OK)
+    if (pi0_checkpoint_tokenizer(i->checkpoint, options, &path, &problem) == PI0_OK)
         pi0_json_put(out, "tokenizer",
                      json_pack("{s:o,s:s}", "path", pi0_json_words(path), "rules", pi0_recipe_get_facts(i->recipe)->tokenizer_rules),
                      failed);
@@ -259,7 +270,7 @@ pi0_status pi0_find_tokenizer(const char *path, const pi0_options *options, char
     const bool known = pi0_recipe_load(i.checkpoint, options, &i.log, i.problems, &i.recipe, NULL) == PI0_OK;
     const bool spm = known ? !strcmp(pi0_recipe_get_facts(i.recipe)->tokenizer_rules, "spm") : i.checkpoint->layout == PI0_LAYOUT_OPENPI;
     *rules_out = spm ? "spm" : "hf";
-    pi0_status status = pi0_tokenizer_locate(i.checkpoint->dir, options, path_out, err);
+    pi0_status status = pi0_checkpoint_tokenizer(i.checkpoint, options, path_out, err);
     close_inspection(&i);
     return status;
 }
@@ -296,7 +307,7 @@ pi0_status pi0_prompter_open(const char *path, const pi0_options *options, pi0_p
     prompter->log = (pi0_log){options->log, options->log_user};
     PI0_TRY_GOTO(pi0_checkpoint_open(path, options, &prompter->log, &prompter->checkpoint, err));
     PI0_TRY_GOTO(pi0_recipe_load(prompter->checkpoint, options, &prompter->log, NULL, &prompter->recipe, err));
-    PI0_TRY_GOTO(pi0_tokenizer_locate(prompter->checkpoint->dir, options, &file, err));
+    PI0_TRY_GOTO(pi0_checkpoint_tokenizer(prompter->checkpoint, options, &file, err));
     PI0_TRY_GOTO(pi0_tokenizer_open(file, pi0_recipe_get_facts(prompter->recipe)->tokenizer_rules, &prompter->tokenizer, err));
     pi0_free(file);
     *out = prompter;

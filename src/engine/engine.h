@@ -101,9 +101,35 @@ struct pi0_session {
 };
 
 /* open.c */
+pi0_status pi0_open_tokenizer(const pi0_checkpoint *checkpoint, const pi0_recipe_facts *facts, const pi0_options *options,
+                              pi0_tokenizer **out, pi0_error *err); /* that fits the model's table */
 pi0_status pi0_find_device(const char *name, const pi0_device_api **out, pi0_error *err);
 size_t pi0_device_count(void);
 const pi0_device_api *pi0_device_at(size_t index);
+
+/* How the device takes a weight of the checkpoint: from the bytes that a packed file has for it, packed at open, or as it is stored. */
+typedef struct pi0_placement {
+    pi0_dtype stored;             /* of the weight before it is packed */
+    char layout[PI0_LAYOUT_TEXT]; /* of the device's kernels for it, or empty */
+    const pi0_tensor_view *ready; /* in that layout, mapped; or NULL */
+    uint64_t mapped, owned;       /* bytes of the file's mapping, of the device's or of fresh memory */
+    bool packs;                   /* at open: the time that a packed file saves */
+} pi0_placement;
+
+pi0_status pi0_place_weight(const pi0_checkpoint *checkpoint, const pi0_device_api *api, const pi0_device *device, const pi0_weight *weight,
+                            pi0_placement *out, pi0_error *err);
+
+/* From the checkpoint to the device. What the device made a copy of leaves host memory; without a buffer in *out, out->host.owned is the
+ * caller's to free after the device let go of it. */
+pi0_status pi0_import_weight(const pi0_checkpoint *checkpoint, const pi0_device_api *api, pi0_device *device, const pi0_weight *as,
+                             pi0_device_weight *out, pi0_error *err);
+
+/* How many weights are packed at open, and of a packed file how many are used where they lie. */
+typedef struct pi0_pack_use {
+    int ready, packed;
+    uint64_t ready_bytes, packed_bytes;
+    char missing[PI0_LAYOUT_TEXT]; /* the first layout that the file does not have */
+} pi0_pack_use;
 
 /* build.c: everything of a model that can be known before a byte of weights is touched: arch, sizes, plans, memory plan */
 typedef struct pi0_blueprint {
@@ -116,6 +142,7 @@ typedef struct pi0_blueprint {
     int expanded; /* fused ops that the device does not take */
     size_t workspace;
     pi0_memory memory;
+    pi0_pack_use pack_use;
 } pi0_blueprint;
 
 pi0_status pi0_blueprint_make(const pi0_checkpoint *checkpoint, const pi0_recipe_facts *facts, const pi0_options *options,
@@ -159,6 +186,9 @@ typedef struct pi0_product_count {
 pi0_product_count pi0_products_count(const pi0_policy_plans *plans, const char *prefix, pi0_precision precision);
 double pi0_product_error_relative(const pi0_product_error *error);
 double pi0_product_error_cosine(const pi0_product_error *error);
+
+/* pages.c: brings what the device reads where the file is mapped into memory, on the device's number of threads. After all imports. */
+pi0_status pi0_take_pages(pi0_model *model, pi0_error *err);
 
 /* stages.c */
 void pi0_stages_clear(pi0_session *session);

@@ -132,17 +132,19 @@ void pi0_close(pi0_model **handle)
 
 /* ------------------------------------------------------------------ opening */
 
-static pi0_status open_tokenizer(pi0_model *model, const pi0_options *options, pi0_error *err)
+pi0_status pi0_open_tokenizer(const pi0_checkpoint *checkpoint, const pi0_recipe_facts *facts, const pi0_options *options,
+                              pi0_tokenizer **out, pi0_error *err)
 {
     char *path = NULL;
-    PI0_TRY(pi0_tokenizer_locate(model->checkpoint->dir, options, &path, err));
-    pi0_status status = pi0_tokenizer_open(path, model->facts.tokenizer_rules, &model->tokenizer, err);
-    if (status == PI0_OK && pi0_tokenizer_vocab(model->tokenizer) > (size_t)model->arch.vocab) {
+    PI0_TRY(pi0_checkpoint_tokenizer(checkpoint, options, &path, err));
+    pi0_status status = pi0_tokenizer_open(path, facts->tokenizer_rules, out, err);
+    if (status == PI0_OK && pi0_tokenizer_vocab(*out) > (size_t)checkpoint->arch.vocab) {
         status = pi0_fail(err, PI0_ERR_MODEL, "the tokenizer knows more tokens than the model's table has rows");
         pi0_err_where(err, "%s", path);
-        pi0_err_expected(err, "at most %d tokens", model->arch.vocab);
-        pi0_err_got(err, "%zu tokens", pi0_tokenizer_vocab(model->tokenizer));
+        pi0_err_expected(err, "at most %d tokens", checkpoint->arch.vocab);
+        pi0_err_got(err, "%zu tokens", pi0_tokenizer_vocab(*out));
         pi0_err_hint(err, "give the tokenizer that belongs to this checkpoint with --tokenizer");
+        pi0_tokenizer_close(out);
     }
     pi0_free(path);
     return status;
@@ -205,11 +207,22 @@ static pi0_status alloc_arrays(pi0_model *model, pi0_error *err)
     return PI0_OK;
 }
 
-static pi0_status import_weight(pi0_model *model, const pi0_weight *as, pi0_device_weight *out, pi0_error *err)
+pi0_status pi0_import_weight(const pi0_checkpoint *checkpoint, const pi0_device_api *api, pi0_device *device, const pi0_weight *as,
+                             pi0_device_weight *out, pi0_error *err)
 {
+    pi0_placement place;
     pi0_host_weight host;
-    PI0_TRY(pi0_weight_evaluate(model->checkpoint, as, &host, err));
-    pi0_status status = model->api->import_weight(model->device, as, &host, out, err);
+    PI0_TRY(pi0_place_weight(checkpoint, api, device, as, &place, err));
+    if (place.ready) {
+        pi0_status status = api->import_packed(device, as, place.stored, place.ready->data, place.ready->bytes, out, err);
+        if (status == PI0_ERR_FORMAT) {
+            pi0_err_where(err, "%s: tensor \"%.256s\"", checkpoint->path, place.ready->name);
+            pi0_err_hint(err, "the file was not packed by this program, or was changed: pack the checkpoint again");
+        }
+        return status;
+    }
+    PI0_TRY(pi0_weight_evaluate(checkpoint, as, &host, err));
+    pi0_status status = api->import_weight(device, as, &host, out, err);
     if (status == PI0_OK && !out->buffer.handle)
         return PI0_OK;                                    /* the device reads it where it lies */
     for (int i = 0; i < host.n_parts && !host.owned; i++) /* what was copied need not stay in memory */
@@ -236,7 +249,7 @@ static pi0_status import_weights(pi0_model *model, pi0_program *program, uint64_
             *weight = model->context.weights[plan->weights[i].shared - 1];
             continue;
         }
-        PI0_TRY(import_weight(model, &plan->weights[i], weight, err));
+        PI0_TRY(pi0_import_weight(model->checkpoint, model->api, model->device, &plan->weights[i], weight, err));
         *done += weight->buffer.bytes ? weight->buffer.bytes
                                       : (uint64_t)(plan->weights[i].rows * plan->weights[i].cols) * pi0_dtype_size(weight->host.dtype);
     }
@@ -317,13 +330,26 @@ static pi0_status load_recipe(pi0_model *model, const pi0_options *options, pi0_
         return pi0_fail_memory(err, 0, "the recipe");
     pi0_options chosen = *options;
     /* openpi's configs of one model type differ in the robot, not in slots, schedule or prompt limit: any of them will do here */
-    if (options->preprocessed && model->checkpoint->layout == PI0_LAYOUT_OPENPI && !options->config && !options->recipe)
+    if (options->preprocessed && model->checkpoint->layout == PI0_LAYOUT_OPENPI && !model->checkpoint->packed && !options->config &&
+        !options->recipe)
         chosen.config = model->arch.pi05 ? "pi05_droid" : "pi0_droid";
     pi0_status status = pi0_recipe_load(model->checkpoint, &chosen, &model->log, ignored, &model->recipe, err);
     json_decref(ignored);
     if (status == PI0_OK)
         model->facts = *pi0_recipe_get_facts(model->recipe);
     return status;
+}
+
+/* Never wrong numbers, only time: what is not there in this machine's order is packed from the stored one. */
+static void warn_of_packing(const pi0_model *model, const pi0_blueprint *blueprint)
+{
+    const pi0_pack_use *use = &blueprint->pack_use;
+    if (model->checkpoint->packed && use->packed)
+        pi0_log_warning(&model->log,
+                        "%s was packed for %s on another kind of machine or for other options: %d of %d weights (%.1f MiB) are packed now; "
+                        "it lacks layout %s; `pi0 pack %s -o NEW.pi0` makes a file that opens faster here",
+                        model->checkpoint->path, pi0_precision_word(model->checkpoint->packed_for), use->packed, use->packed + use->ready,
+                        (double)use->packed_bytes / (1 << 20), use->missing, model->checkpoint->path);
 }
 
 static pi0_status load(pi0_model *model, const char *path, const pi0_options *options, pi0_error *err)
@@ -333,8 +359,9 @@ static pi0_status load(pi0_model *model, const char *path, const pi0_options *op
     model->arch = model->checkpoint->arch;
     PI0_TRY(load_recipe(model, options, err));
     if (!options->preprocessed)
-        PI0_TRY(open_tokenizer(model, options, err));
-    const pi0_device_options device_options = {.threads = options->threads, .affinity = options->affinity, .isa = options->isa, .log = &model->log};
+        PI0_TRY(pi0_open_tokenizer(model->checkpoint, &model->facts, options, &model->tokenizer, err));
+    const pi0_device_options device_options = {
+        .threads = options->threads, .affinity = options->affinity, .isa = options->isa, .log = &model->log};
     PI0_TRY(model->api->open(&device_options, &model->device, err));
 
     pi0_blueprint blueprint;
@@ -348,6 +375,7 @@ static pi0_status load(pi0_model *model, const char *path, const pi0_options *op
     memcpy(model->precision_text, blueprint.precision_text, sizeof model->precision_text);
     model->memory = blueprint.memory;
     PI0_TRY(pi0_layers_open(model, options->layer_errors != 0, err));
+    warn_of_packing(model, &blueprint);
 
     PI0_TRY(alloc_buffers(model, blueprint.workspace, err));
     PI0_TRY(alloc_arrays(model, err));
@@ -357,6 +385,8 @@ static pi0_status load(pi0_model *model, const char *path, const pi0_options *op
     if (model->schedule.plan)
         PI0_TRY(import_weights(model, &model->schedule, &done, total, err));
     PI0_TRY(import_weights(model, &model->denoise, &done, total, err));
+    if (model->checkpoint->packed)
+        PI0_TRY(pi0_take_pages(model, err));
     PI0_TRY(bind_tensors(model, err));
     PI0_TRY(compile_program(model, &model->context, err));
     if (model->schedule.plan)
@@ -402,5 +432,7 @@ const pi0_info *pi0_model_info(const pi0_model *model)
 
 pi0_memory pi0_model_memory(const pi0_model *model)
 {
-    return model->memory;
+    pi0_memory memory = model->memory;
+    memory.peak_resident = pi0_peak_resident();
+    return memory;
 }

@@ -61,6 +61,8 @@ const char *pi0_safetensors_metadata(const pi0_safetensors *file, const char *ke
 size_t pi0_safetensors_shards(const pi0_safetensors *file);
 const char *pi0_safetensors_shard_path(const pi0_safetensors *file, size_t shard);
 uint64_t pi0_safetensors_data_bytes(const pi0_safetensors *file);
+const uint8_t *pi0_safetensors_shard_bytes(const pi0_safetensors *file, size_t shard, size_t *bytes); /* the file as it is mapped */
+size_t pi0_safetensors_header_bytes(const pi0_safetensors *file, size_t shard); /* how many of them come before the data */
 
 /* Copies a tensor of F32, F64, F16 or BF16 into doubles / floats, count elements exactly. */
 pi0_status pi0_tensor_to_f64(const pi0_tensor_view *tensor, double *out, size_t count, pi0_error *err);
@@ -71,13 +73,33 @@ typedef struct pi0_safetensors_writer {
     pi0_writer file;
     uint64_t expected; /* data bytes that the header promises */
     uint64_t data_start;
+    uint32_t header_crc; /* of all bytes before the data */
 } pi0_safetensors_writer;
 
 pi0_status pi0_safetensors_create(pi0_safetensors_writer *writer, const char *path, const pi0_tensor_view *tensors, size_t count,
                                   const char *const *metadata /* key, value, ..., NULL; or NULL */, pi0_error *err);
+/* The same with the data at a multiple of `align` bytes in the file, which is a multiple of PI0_ALIGN: as the function above has it. */
+pi0_status pi0_safetensors_create_aligned(pi0_safetensors_writer *writer, const char *path, const pi0_tensor_view *tensors, size_t count,
+                                          const char *const *metadata, size_t align, pi0_error *err);
 pi0_status pi0_safetensors_put(pi0_safetensors_writer *writer, const void *data, size_t bytes, pi0_error *err);
 pi0_status pi0_safetensors_finish(pi0_safetensors_writer *writer, pi0_error *err); /* PI0_ERR_INTERNAL if data is missing; renames */
 void pi0_safetensors_abort(pi0_safetensors_writer *writer);
+
+/* ------------------------------------------------------------------ checksum.c */
+
+uint32_t pi0_crc32(uint32_t crc, const void *data, size_t bytes); /* of zip and PNG; 0 to begin with */
+
+typedef struct pi0_sha256 {
+    uint32_t state[8];
+    uint64_t bytes; /* so far */
+    uint8_t block[64];
+} pi0_sha256;
+
+#define PI0_SHA256_TEXT 65
+
+void pi0_sha256_start(pi0_sha256 *hash);
+void pi0_sha256_add(pi0_sha256 *hash, const void *data, size_t bytes);
+void pi0_sha256_finish(pi0_sha256 *hash, char text[PI0_SHA256_TEXT]); /* as sha256sum prints it */
 
 /* ------------------------------------------------------------------ npy.c: the reader and writer behind pi0_arrays_* of pi0.h
  * npy 1.0 - 3.0, C and Fortran order (converted to C), little and big endian (converted), <U and S text (to UTF-8);
@@ -105,6 +127,9 @@ pi0_status pi0_array_to_i64(const pi0_array *array, int64_t *out, size_t count, 
 size_t pi0_array_count(const pi0_array *array);
 
 /* ------------------------------------------------------------------ tokenizer.c (public functions in pi0.h) */
+
+/* The tensor of bytes in which a safetensors file may carry a tokenizer's file: pi0_tokenizer_open reads it there. */
+#define PI0_TOKENIZER_TENSOR "pi0/tokenizer"
 
 /* For fuzzing and tests: the same as pi0_tokenizer_open on bytes in memory. is_json: tokenizer.json, else a SentencePiece model. */
 pi0_status pi0_tokenizer_parse(const void *data, size_t bytes, bool is_json, const char *rules, const char *where, pi0_tokenizer **out,

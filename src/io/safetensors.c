@@ -9,6 +9,8 @@
 typedef struct shard {
     char *path;
     pi0_mapping map;
+    const uint8_t *bytes; /* of the whole file: the mapping's, or the caller's */
+    size_t size;
     json_t *header; /* owns the names that the views point to */
     uint64_t data_bytes;
 } shard;
@@ -255,6 +257,8 @@ static pi0_status parse_shard(pi0_safetensors *file, size_t index, const uint8_t
     PI0_TRY(read_header_length(data, bytes, where, &header_bytes, err));
     PI0_TRY(pi0_json_parse((const char *)data + 8, header_bytes, where, &s->header, err));
     const uint8_t *body = data + 8 + header_bytes;
+    s->bytes = data;
+    s->size = bytes;
     s->data_bytes = bytes - 8 - header_bytes;
     PI0_TRY(reserve_tensors(file, json_object_size(s->header), where, err));
 
@@ -629,6 +633,18 @@ uint64_t pi0_safetensors_data_bytes(const pi0_safetensors *file)
     for (size_t i = 0; i < file->n_shards; i++)
         total += file->shards[i].data_bytes;
     return total;
+}
+
+const uint8_t *pi0_safetensors_shard_bytes(const pi0_safetensors *file, size_t shard_index, size_t *bytes)
+{
+    *bytes = file->shards[shard_index].size;
+    return file->shards[shard_index].bytes;
+}
+
+size_t pi0_safetensors_header_bytes(const pi0_safetensors *file, size_t shard_index)
+{
+    const shard *s = &file->shards[shard_index];
+    return s->size - (size_t)s->data_bytes;
 }
 
 /* ------------------------------------------------------------------ values */

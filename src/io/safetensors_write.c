@@ -2,6 +2,10 @@
 
 #include "io/io.h"
 
+/* Written at a time, at a multiple of it in the file: the system then keeps what it wrote in large pages, which whoever maps the file from
+ * memory is given at once instead of 4 KB at a time. */
+enum { WRITE_BYTES = 4 << 20 };
+
 static const char *dtype_code(pi0_dtype dtype)
 {
     switch (dtype) {
@@ -75,8 +79,8 @@ static pi0_status add_tensor(pi0_text *header, const pi0_tensor_view *tensor, ui
     return PI0_OK;
 }
 
-static pi0_status build_header(pi0_text *header, const pi0_tensor_view *tensors, size_t count, const char *const *metadata, uint64_t *bytes,
-                               pi0_error *err)
+static pi0_status build_header(pi0_text *header, const pi0_tensor_view *tensors, size_t count, const char *const *metadata, size_t align,
+                               uint64_t *bytes, pi0_error *err)
 {
     bool first = true;
     pi0_text_add_bytes(header, "{", 1);
@@ -98,7 +102,7 @@ static pi0_status build_header(pi0_text *header, const pi0_tensor_view *tensors,
         PI0_TRY(add_tensor(header, &tensors[i], bytes, err));
     }
     pi0_text_add_bytes(header, "}", 1);
-    while (!header->failed && (8 + header->length) % PI0_ALIGN != 0) /* the first tensor lies as a cache line does */
+    while (!header->failed && (8 + header->length) % align != 0)
         pi0_text_add_bytes(header, " ", 1);
     return header->failed ? pi0_fail_memory(err, header->length, "a safetensors header") : PI0_OK;
 }
@@ -124,21 +128,23 @@ static pi0_status check_header(const pi0_text *header, size_t count, const char 
     return status;
 }
 
-pi0_status pi0_safetensors_create(pi0_safetensors_writer *writer, const char *path, const pi0_tensor_view *tensors, size_t count,
-                                  const char *const *metadata, pi0_error *err)
+pi0_status pi0_safetensors_create_aligned(pi0_safetensors_writer *writer, const char *path, const pi0_tensor_view *tensors, size_t count,
+                                          const char *const *metadata, size_t align, pi0_error *err)
 {
     pi0_status status;
     pi0_text header = {0};
     uint64_t bytes = 0;
     memset(writer, 0, sizeof *writer);
-    PI0_TRY_GOTO(build_header(&header, tensors, count, metadata, &bytes, err));
+    PI0_TRY_GOTO(build_header(&header, tensors, count, metadata, align, &bytes, err));
     PI0_TRY_GOTO(check_header(&header, count, path, err));
     PI0_TRY_GOTO(pi0_writer_open(&writer->file, path, err));
+    (void)setvbuf(writer->file.file, NULL, _IOFBF, WRITE_BYTES); /* refused, the file becomes the same */
     uint8_t length[8];
     for (int i = 0; i < 8; i++)
         length[i] = (uint8_t)((uint64_t)header.length >> (8 * i));
     PI0_TRY_GOTO(pi0_writer_put(&writer->file, length, sizeof length, err));
     PI0_TRY_GOTO(pi0_writer_put(&writer->file, header.data, header.length, err));
+    writer->header_crc = pi0_crc32(pi0_crc32(0, length, sizeof length), header.data, header.length);
     writer->expected = bytes;
     writer->data_start = writer->file.bytes;
     pi0_text_release(&header);
@@ -147,6 +153,12 @@ fail:
     pi0_text_release(&header);
     pi0_safetensors_abort(writer);
     return status;
+}
+
+pi0_status pi0_safetensors_create(pi0_safetensors_writer *writer, const char *path, const pi0_tensor_view *tensors, size_t count,
+                                  const char *const *metadata, pi0_error *err)
+{
+    return pi0_safetensors_create_aligned(writer, path, tensors, count, metadata, PI0_ALIGN, err);
 }
 
 pi0_status pi0_safetensors_put(pi0_safetensors_writer *writer, const void *data, size_t bytes, pi0_error *err)

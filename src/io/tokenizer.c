@@ -278,12 +278,42 @@ static bool looks_like_json(const pi0_mapping *file, const char *path)
     return i == 0 || length < 6 || strcmp(path + length - 6, ".model") != 0;
 }
 
+/* Neither of the two kinds has a brace there, behind a number that small. */
+static bool looks_like_safetensors(const pi0_mapping *file)
+{
+    uint64_t header = 0;
+    if (file->bytes > 8)
+        memcpy(&header, file->data, sizeof header);
+    return header > 0 && header <= PI0_MAX_SAFETENSORS_HEADER && file->data[8] == '{';
+}
+
+static pi0_status open_inside(const pi0_mapping *file, const char *path, const char *rules, pi0_tokenizer **out, pi0_error *err)
+{
+    pi0_safetensors *container = NULL;
+    PI0_TRY(pi0_safetensors_parse(file->data, file->bytes, path, &container, err));
+    const pi0_tensor_view *view = pi0_safetensors_find(container, PI0_TOKENIZER_TENSOR);
+    pi0_status status = PI0_OK;
+    if (view) {
+        const pi0_mapping inside = {view->data, view->bytes};
+        status = pi0_tokenizer_parse(view->data, view->bytes, looks_like_json(&inside, path), rules, path, out, err);
+    } else {
+        status = pi0_fail(err, PI0_ERR_FORMAT, "there is no tokenizer in this file");
+        pi0_err_where(err, "%s", path);
+        pi0_err_expected(err, "tokenizer.json, a SentencePiece model, or a packed file with the tensor " PI0_TOKENIZER_TENSOR);
+        pi0_err_got(err, "a safetensors file without it");
+    }
+    pi0_safetensors_close(&container);
+    return status;
+}
+
 pi0_status pi0_tokenizer_open(const char *path, const char *rules, pi0_tokenizer **out, pi0_error *err)
 {
     pi0_mapping file = {0};
     *out = NULL;
     PI0_TRY(pi0_map_file(path, &file, err));
-    pi0_status status = pi0_tokenizer_parse(file.data, file.bytes, looks_like_json(&file, path), rules, path, out, err);
+    pi0_status status = looks_like_safetensors(&file)
+                            ? open_inside(&file, path, rules, out, err)
+                            : pi0_tokenizer_parse(file.data, file.bytes, looks_like_json(&file, path), rules, path, out, err);
     pi0_unmap(&file);
     return status;
 }

@@ -253,11 +253,13 @@ static pi0_status check_tensors(pi0_checkpoint *checkpoint, const char *weights_
 
 static pi0_status read_config(pi0_checkpoint *checkpoint, const pi0_log *log, pi0_said *said, pi0_error *err)
 {
+    *said = PI0_SAID_NOTHING;
+    if (!checkpoint->dir)
+        return PI0_OK;
     char *path = pi0_path_join(checkpoint->dir, "config.json");
     if (!path)
         return pi0_fail_memory(err, strlen(checkpoint->dir), "a path");
     pi0_status status = PI0_OK;
-    *said = PI0_SAID_NOTHING;
     if (pi0_exists(path)) {
         status = pi0_json_read(path, PI0_MAX_JSON, &checkpoint->config, err);
         if (status == PI0_OK)
@@ -287,6 +289,30 @@ static pi0_status decide_layout(pi0_checkpoint *checkpoint, bool typed, const pi
     return PI0_OK;
 }
 
+/* Of a packed file under any name: nothing beside it is looked at. */
+static pi0_status recognise_packed(pi0_checkpoint *checkpoint, const char *weights_file, pi0_error *err)
+{
+    pi0_packed_facts facts;
+    if (!pi0_packed_is(checkpoint->file)) {
+        if (checkpoint->dir)
+            return PI0_OK;
+        pi0_fail(err, PI0_ERR_FORMAT, "this .pi0 file was not written by `pi0 pack`");
+        pi0_err_where(err, "%s: \"__metadata__\"", weights_file);
+        pi0_err_expected(err, "\"" PI0_PACKED_VERSION_KEY "\": the version of the packed file");
+        pi0_err_hint(err, "weights alone have the ending .safetensors, and their recipe beside them");
+        return PI0_ERR_FORMAT;
+    }
+    PI0_TRY(pi0_packed_check(checkpoint->file, weights_file, &facts, err));
+    json_decref(checkpoint->config);
+    checkpoint->config = NULL;
+    pi0_free(checkpoint->dir);
+    checkpoint->dir = NULL;
+    checkpoint->packed = true;
+    checkpoint->packed_for = facts.precision;
+    checkpoint->layout = facts.layout;
+    return PI0_OK;
+}
+
 static pi0_status open_weights(pi0_checkpoint *checkpoint, const pi0_options *options, const char *weights_file, pi0_said said,
                                const pi0_log *log, pi0_error *err)
 {
@@ -294,6 +320,9 @@ static pi0_status open_weights(pi0_checkpoint *checkpoint, const pi0_options *op
     bool pi05 = false;
     PI0_TRY(pi0_config_name_check(options ? options->config : NULL, &named, err));
     PI0_TRY(pi0_safetensors_open(weights_file, &checkpoint->file, err));
+    PI0_TRY(recognise_packed(checkpoint, weights_file, err));
+    if (checkpoint->packed)
+        said = PI0_SAID_NOTHING;
     PI0_TRY(pi0_name_map_open(checkpoint->file, &checkpoint->names, err));
     checkpoint->naming = checkpoint->names->words;
     PI0_TRY(refuse_by_tensor(checkpoint, weights_file, err));
@@ -302,7 +331,8 @@ static pi0_status open_weights(pi0_checkpoint *checkpoint, const pi0_options *op
     PI0_TRY(confirm_model(checkpoint->names, pi05, named, "the config named", weights_file, err));
     PI0_TRY(pi0_arch_read(checkpoint->names, pi05, &checkpoint->arch, err));
     PI0_TRY(check_tensors(checkpoint, weights_file, err));
-    PI0_TRY(decide_layout(checkpoint, said != PI0_SAID_NOTHING, log, err));
+    if (!checkpoint->packed)
+        PI0_TRY(decide_layout(checkpoint, said != PI0_SAID_NOTHING, log, err));
     pi0_config_compare(checkpoint->config, &checkpoint->arch, log, checkpoint->names);
     return PI0_OK;
 }
@@ -317,7 +347,7 @@ pi0_status pi0_checkpoint_open(const char *path, const pi0_options *options, con
     if (!checkpoint)
         return pi0_fail_memory(err, sizeof *checkpoint, "the checkpoint");
     PI0_TRY_GOTO(pi0_checkpoint_locate(path, options, &checkpoint->dir, &weights_file, err));
-    checkpoint->path = pi0_strdup(pi0_is_file(path) ? weights_file : checkpoint->dir);
+    checkpoint->path = pi0_strdup(pi0_is_file(path) || !checkpoint->dir ? weights_file : checkpoint->dir);
     if (!checkpoint->path) {
         status = pi0_fail_memory(err, strlen(weights_file), "a path");
         goto fail;
@@ -349,6 +379,18 @@ void pi0_checkpoint_close(pi0_checkpoint **checkpoint)
 const pi0_tensor_view *pi0_checkpoint_tensor(const pi0_checkpoint *checkpoint, const char *canonical)
 {
     return pi0_name_map_tensor(checkpoint->names, canonical);
+}
+
+int pi0_checkpoint_each_needed(const pi0_checkpoint *checkpoint,
+                               int (*fn)(void *context, const char *canonical, const pi0_tensor_view *tensor), void *context)
+{
+    int stop = 0;
+    for (size_t i = 0; i < checkpoint->names->count && !stop; i++) {
+        const pi0_name_entry *entry = &checkpoint->names->entries[i];
+        if (entry->needed)
+            stop = fn(context, entry->canonical, entry->tensor);
+    }
+    return stop;
 }
 
 /* ------------------------------------------------------------------ for inspect */
@@ -425,13 +467,18 @@ json_t *pi0_checkpoint_describe(const pi0_checkpoint *checkpoint, bool tensors)
     json_t *files = json_array();
     for (size_t i = 0; files && i < pi0_safetensors_shards(file); i++)
         json_array_append_new(files, pi0_json_words(pi0_safetensors_shard_path(file, i)));
-    json_t *out = json_pack("{s:o,s:o,s:s,s:s,s:s,s:o,s:I,s:I,s:s,s:b,s:o,s:o,s:O}", "path", pi0_json_words(checkpoint->path), "dir",
-                            pi0_json_words(checkpoint->dir), "model", model_name(checkpoint->arch.pi05), "layout",
-                            pi0_layout_name(checkpoint->layout), "naming", checkpoint->naming, "files", files, "tensors_in_file",
-                            (json_int_t)pi0_safetensors_count(file), "bytes", (json_int_t)pi0_safetensors_data_bytes(file), "token_table",
-                            checkpoint->arch.untied || checkpoint->names->table_is_embed_tokens ? "embed_tokens" : "lm_head", "untied",
-                            (int)checkpoint->arch.untied, "arch", describe_arch(&checkpoint->arch), "stored",
-                            describe_stored(checkpoint->names), "warnings", checkpoint->names->warnings);
+    json_t *dir = checkpoint->dir ? pi0_json_words(checkpoint->dir) : json_null();
+    json_t *out =
+        json_pack("{s:o,s:o,s:s,s:s,s:s,s:o,s:I,s:I,s:s,s:b,s:o,s:o,s:O}", "path", pi0_json_words(checkpoint->path), "dir", dir, "model",
+                  model_name(checkpoint->arch.pi05), "layout", pi0_layout_name(checkpoint->layout), "naming", checkpoint->naming, "files",
+                  files, "tensors_in_file", (json_int_t)pi0_safetensors_count(file), "bytes", (json_int_t)pi0_safetensors_data_bytes(file),
+                  "token_table", checkpoint->arch.untied || checkpoint->names->table_is_embed_tokens ? "embed_tokens" : "lm_head", "untied",
+                  (int)checkpoint->arch.untied, "arch", describe_arch(&checkpoint->arch), "stored", describe_stored(checkpoint->names),
+                  "warnings", checkpoint->names->warnings);
+    if (out && checkpoint->packed && json_object_set_new(out, "packed", pi0_packed_describe(file)) != 0) {
+        json_decref(out);
+        return NULL;
+    }
     if (out && tensors && json_object_set_new(out, "tensors", describe_tensors(checkpoint->names)) != 0) {
         json_decref(out);
         return NULL;

@@ -249,12 +249,9 @@ static pi0_status find_in_directory(const char *dir, const pi0_options *options,
 static pi0_status check_file(const char *path, pi0_error *err)
 {
     static const char *const pickled[] = {".bin", ".pt", ".pth", ".ckpt", ".pkl"};
-    if (ends(path, ".safetensors") || ends(path, ".safetensors.index.json") || !pi0_is_file(path))
+    if (ends(path, ".safetensors") || ends(path, ".safetensors.index.json") || ends(path, ".pi0") || !pi0_is_file(path))
         return PI0_OK; /* what is no file at all, opening it says */
-    if (ends(path, ".pi0")) {
-        pi0_fail(err, PI0_ERR_UNSUPPORTED, "packed .pi0 files come with `pi0 pack`, which is not in this version");
-        pi0_err_hint(err, "give the checkpoint directory that it was packed from");
-    } else if (ends(path, ".gguf")) {
+    if (ends(path, ".gguf")) {
         pi0_fail(err, PI0_ERR_UNSUPPORTED, "GGUF files are not read by this version");
         pi0_err_hint(err, "give the LeRobot or openpi checkpoint that it was converted from");
     } else {
@@ -265,7 +262,7 @@ static pi0_status check_file(const char *path, pi0_error *err)
                 pi0_err_hint(err, "pickled files may run code when read; save the model as safetensors");
     }
     pi0_err_where(err, "%s", path);
-    pi0_err_expected(err, "a directory, or a file that ends in .safetensors or .safetensors.index.json");
+    pi0_err_expected(err, "a directory, or a file that ends in .safetensors, .safetensors.index.json or .pi0");
     return err ? err->status : PI0_ERR_MODEL;
 }
 
@@ -280,7 +277,8 @@ static pi0_status resolve(const char *path, const pi0_options *options, char **l
             return pi0_hub_snapshot(path, options ? options->hf_home : NULL, local, NULL, err);
         pi0_fail(err, PI0_ERR_IO, "no such model");
         pi0_err_where(err, "%s", path);
-        pi0_err_expected(err, "a directory, a .safetensors file, org/name of the Hugging Face cache, or gs://... of the openpi cache");
+        pi0_err_expected(err,
+                         "a directory, a .safetensors or .pi0 file, org/name of the Hugging Face cache, or gs://... of the openpi cache");
         pi0_err_hint(err, "check the spelling; `pi0 synth DIR` writes a random model to try things with");
         return PI0_ERR_IO;
     }
@@ -295,7 +293,7 @@ pi0_status pi0_checkpoint_locate(const char *path, const pi0_options *options, c
     *dir = *weights_file = NULL;
     if (!path || !*path) {
         pi0_fail(err, PI0_ERR_ARGUMENT, "no model is named");
-        pi0_err_expected(err, "a directory, a .safetensors file, org/name or gs://...");
+        pi0_err_expected(err, "a directory, a .safetensors or .pi0 file, org/name or gs://...");
         return PI0_ERR_ARGUMENT;
     }
     PI0_TRY_GOTO(resolve(path, options, &local, err));
@@ -305,6 +303,10 @@ pi0_status pi0_checkpoint_locate(const char *path, const pi0_options *options, c
         return PI0_OK;
     }
     PI0_TRY_GOTO(check_file(local, err));
+    if (ends(local, ".pi0")) {
+        *weights_file = local;
+        return PI0_OK;
+    }
     const char *slash = strrchr(local, '/');
     *dir = !slash ? pi0_strdup(".") : pi0_sprintf("%.*s", slash == local ? 1 : (int)(slash - local), local);
     *weights_file = local;

@@ -47,13 +47,15 @@ typedef enum pi0_layout { PI0_LAYOUT_OPENPI, PI0_LAYOUT_LEROBOT, PI0_LAYOUT_LERO
 
 typedef struct pi0_checkpoint {
     char *path; /* what was asked for, resolved through the caches */
-    char *dir;  /* where the side files lie */
+    char *dir;  /* where the side files lie; NULL for a packed file, which needs none */
     pi0_layout layout;
     const char *naming; /* words for the dialect found: "openpi", "lerobot (model. prefix)", ... */
     pi0_arch arch;
     pi0_safetensors *file;
     struct pi0_name_map *names; /* canonical name -> tensor */
     json_t *config;             /* config.json, or NULL */
+    bool packed;
+    pi0_precision packed_for; /* of a packed file */
 } pi0_checkpoint;
 
 /* Finds, maps and checks everything: layout, naming, every needed tensor with its exact shape, pi0 against pi05 by tensors and config.
@@ -72,8 +74,57 @@ typedef struct pi0_fingerprint {
 
 pi0_fingerprint pi0_checkpoint_fingerprint(const pi0_checkpoint *checkpoint);
 
-/* Where a MODEL argument's directory is, without opening weights (tokenize, recipe tools). malloc'ed. */
+/* Where a MODEL argument's directory and weights are, without opening them. malloc'ed; *dir is NULL for a .pi0 file. */
 pi0_status pi0_checkpoint_locate(const char *path, const pi0_options *options, char **dir, char **weights_file, pi0_error *err);
+
+/* ------------------------------------------------------------------ packed.c: what `pi0 pack` writes (docs/formats.md) */
+
+#define PI0_PACKED_VERSION 1
+/* metadata */
+#define PI0_PACKED_VERSION_KEY "pi0.pack"
+#define PI0_PACKED_WRITER_KEY "pi0.written_by"
+#define PI0_PACKED_ORDER_KEY "pi0.byte_order"
+#define PI0_PACKED_PRECISION_KEY "pi0.precision"
+#define PI0_PACKED_LAYOUT_KEY "pi0.layout"       /* of the checkpoint it was made from */
+#define PI0_PACKED_RECIPE_KEY "pi0.recipe"       /* the recipe file, statistics and all */
+#define PI0_PACKED_ORIGINS_KEY "pi0.origins"     /* {"field": "where its value came from"} */
+#define PI0_PACKED_SOURCE_KEY "pi0.source"       /* [{"file","bytes","sha256"}] */
+#define PI0_PACKED_TOKENIZER_KEY "pi0.tokenizer" /* name of the tokenizer's file */
+/* tensors besides those of the model, by the beginning of their names */
+#define PI0_PACKED_OWN "pi0/"
+#define PI0_PACKED_CHECKSUMS PI0_PACKED_OWN "checksums" /* last in the file */
+#define PI0_PACKED_PAD PI0_PACKED_OWN "pad/"
+#define PI0_PACKED_ORDER "packed/" /* then layout, form and sources of a weight: pi0_packed_name */
+
+typedef struct pi0_packed_facts {
+    pi0_precision precision;
+    pi0_layout layout;
+} pi0_packed_facts;
+
+typedef struct pi0_packed_progress {
+    pi0_progress_fn fn; /* or NULL */
+    void *user;
+    uint64_t total;
+} pi0_packed_progress;
+
+bool pi0_packed_is(const pi0_safetensors *file);
+bool pi0_packed_reserved(const char *name); /* a tensor of a packed file that is none of the model's */
+const char *pi0_byte_order(void);           /* of this machine: "little" or "big" */
+
+/* Version, byte order, checksum of the header, and that nothing is missing but weights. PI0_ERR_UNSUPPORTED: a newer version, another byte
+ * order. The data are not read. */
+pi0_status pi0_packed_check(const pi0_safetensors *file, const char *where, pi0_packed_facts *out, pi0_error *err);
+/* Every tensor's checksum, of a file that was checked. PI0_ERR_FORMAT lists those that differ. */
+pi0_status pi0_packed_verify(const pi0_safetensors *file, const char *where, const pi0_packed_progress *progress, pi0_error *err);
+
+/* The name under which a weight in a layout of a device's is stored; false when it is too long. */
+bool pi0_packed_name(const char *layout, const pi0_weight *weight, char *out, size_t size);
+const pi0_tensor_view *pi0_packed_weight(const pi0_checkpoint *checkpoint, const char *layout, const pi0_weight *weight); /* or NULL */
+json_t *pi0_packed_describe(const pi0_safetensors *file); /* for inspect; NULL when out of memory */
+
+/* Calls fn for every tensor that inference reads, by canonical name in order; stops at the first non-zero return and returns it. */
+int pi0_checkpoint_each_needed(const pi0_checkpoint *checkpoint,
+                               int (*fn)(void *context, const char *canonical, const pi0_tensor_view *tensor), void *context);
 
 /* ------------------------------------------------------------------ recipe.c …: what the weights alone do not say (docs/recipe.md) */
 
@@ -117,6 +168,7 @@ void pi0_recipe_free(pi0_recipe **recipe);
 const pi0_recipe_facts *pi0_recipe_get_facts(const pi0_recipe *recipe);
 json_t *pi0_recipe_describe(const pi0_recipe *recipe); /* every field {"value","origin"}, statistics summary and warnings */
 json_t *pi0_recipe_to_json(const pi0_recipe *recipe);  /* the recipe file */
+json_t *pi0_recipe_origins(const pi0_recipe *recipe);  /* {"field": "where its value came from"} */
 json_t *pi0_json_words(const char *text);              /* a JSON string of any bytes: what is not UTF-8 becomes U+FFFD */
 
 /* Which slot a camera name means: the robot's key, its short form, or the slot's own name. The error lists expected and given.
@@ -141,6 +193,8 @@ pi0_status pi0_recipe_actions(const pi0_recipe *recipe, const float *actions, in
 
 /* tokenizer_find.c: the tokenizer file for a model; which rules to read it by is the recipe's. path_out: pi0_free. */
 pi0_status pi0_tokenizer_locate(const char *dir, const pi0_options *options, char **path_out, pi0_error *err);
+/* The same for a checkpoint: a packed file is its own tokenizer file. */
+pi0_status pi0_checkpoint_tokenizer(const pi0_checkpoint *checkpoint, const pi0_options *options, char **path_out, pi0_error *err);
 
 /* ------------------------------------------------------------------ weights.c: plan weights -> host memory */
 
@@ -157,8 +211,9 @@ typedef struct pi0_weight_memory {
 
 pi0_weight_memory pi0_weight_memory_of(const pi0_checkpoint *checkpoint, const pi0_weight *weight);
 
-/* "bf16" when the large matrices are stored so, else "f32": what --precision auto means. */
+/* What --precision auto means: bf16 when the large matrices are stored so, else f32; of a packed file, what it was packed for. */
 pi0_precision pi0_checkpoint_precision(const pi0_checkpoint *checkpoint);
+const char *pi0_precision_word(pi0_precision precision); /* "f32", "bf16", "int8": as --precision has it */
 
 /* ------------------------------------------------------------------ vision.c, gemma.c, policy.c: the computation, as two plans */
 

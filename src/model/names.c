@@ -137,18 +137,21 @@ pi0_status pi0_name_map_open(const pi0_safetensors *file, struct pi0_name_map **
         status = pi0_fail_memory(err, count * sizeof *names->entries, "the name table");
         goto fail;
     }
+    const bool packed = pi0_packed_is(file);
     for (size_t i = 0; i < count; i++) {
         const pi0_tensor_view *tensor = pi0_safetensors_at(file, i);
+        if (packed && pi0_packed_reserved(tensor->name))
+            continue;
         char canonical[2 * PI0_MAX_NAME];
         if (!pi0_name_canonical(tensor->name, canonical, sizeof canonical, names)) {
             status = pi0_fail(err, PI0_ERR_FORMAT, "a tensor name is too long");
             pi0_err_expected(err, "at most %d bytes", PI0_MAX_NAME);
             goto fail;
         }
-        names->entries[i].tensor = tensor;
-        names->entries[i].canonical = pi0_strdup(canonical);
-        names->count = i + 1;
-        if (!names->entries[i].canonical) {
+        pi0_name_entry *entry = &names->entries[names->count++];
+        entry->tensor = tensor;
+        entry->canonical = pi0_strdup(canonical);
+        if (!entry->canonical) {
             status = pi0_fail_memory(err, strlen(canonical) + 1, "a tensor name");
             goto fail;
         }

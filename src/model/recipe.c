@@ -229,6 +229,8 @@ static pi0_status load_source(pi0_recipe_job *job, pi0_error *err)
         return pi0_recipe_from_config(job, options->config, err);
     if (!checkpoint)
         return pi0_recipe_fail_no_config(job, err);
+    if (checkpoint->packed)
+        return pi0_recipe_read_packed(job, err);
     if (checkpoint->dir) {
         char *path = pi0_path_join(checkpoint->dir, PI0_RECIPE_FILE);
         if (!path)
@@ -321,6 +323,17 @@ json_t *pi0_recipe_describe(const pi0_recipe *recipe)
         return all;
     json_decref(all);
     return NULL;
+}
+
+json_t *pi0_recipe_origins(const pi0_recipe *recipe)
+{
+    json_t *origins = json_object();
+    for (int id = 0; origins && id < PI0_FIELDS; id++)
+        if (recipe->origin[id] && json_object_set_new(origins, fields[id].name, pi0_json_words(recipe->origin[id])) != 0) {
+            json_decref(origins);
+            origins = NULL;
+        }
+    return origins;
 }
 
 /* ------------------------------------------------------------------ cameras by name */

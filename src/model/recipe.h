@@ -214,6 +214,7 @@ pi0_status pi0_recipe_check(pi0_recipe_job *job, pi0_error *err);
 
 /* recipe_json.c */
 pi0_status pi0_recipe_read(pi0_recipe_job *job, const char *path, pi0_error *err);
+pi0_status pi0_recipe_read_packed(pi0_recipe_job *job, pi0_error *err); /* the one inside a packed file */
 pi0_status pi0_recipe_value_read(pi0_recipe *recipe, int id, const json_t *value, const char *where, pi0_error *err);
 json_t *pi0_recipe_value_json(const pi0_recipe *recipe, int id); /* NULL when out of memory */
 

@@ -325,31 +325,56 @@ static pi0_status check_members(const json_t *root, const char *path, pi0_error 
     return status;
 }
 
-pi0_status pi0_recipe_read(pi0_recipe_job *job, const char *path, pi0_error *err)
+/* origins: where each value came from before it was written, or NULL. */
+static pi0_status read_root(pi0_recipe_job *job, const json_t *root, const json_t *origins, const char *path, pi0_error *err)
 {
-    json_t *root = NULL;
     pi0_recipe *recipe = job->recipe;
-    PI0_TRY(pi0_json_read(path, PI0_MAX_JSON, &root, err));
-    pi0_status status = PI0_OK;
     const json_t *mark = json_object_get(root, PI0_RECIPE_MARK);
     if (!json_is_object(root) || !json_is_integer(mark) || json_integer_value(mark) != PI0_RECIPE_VERSION) {
-        status = pi0_fail(err, PI0_ERR_FORMAT, "this is not a recipe file");
+        pi0_status status = pi0_fail(err, PI0_ERR_FORMAT, "this is not a recipe file");
         pi0_err_where(err, "%s", path);
         pi0_err_expected(err, "a JSON object with \"%s\": %d", PI0_RECIPE_MARK, PI0_RECIPE_VERSION);
         pi0_err_got(err, "%s", json_is_object(root) ? pi0_json_type_name(mark) : pi0_json_type_name(root));
         pi0_err_hint(err, "pi0 inspect MODEL --write-recipe FILE.json writes one to start from");
-        goto fail;
+        return status;
     }
-    PI0_TRY_GOTO(check_members(root, path, err));
+    PI0_TRY(check_members(root, path, err));
     for (int id = 0; id < PI0_FIELDS; id++) {
-        const json_t *value = json_object_get(root, pi0_recipe_field((pi0_field_id)id)->name);
+        const char *name = pi0_recipe_field((pi0_field_id)id)->name, *origin = json_string_value(json_object_get(origins, name));
+        const json_t *value = json_object_get(root, name);
         if (!value)
             continue;
-        PI0_TRY_GOTO(pi0_recipe_value_read(recipe, id, value, path, err));
-        PI0_TRY_GOTO(pi0_recipe_origin(recipe, id, err, "recipe file: %s", path));
+        PI0_TRY(pi0_recipe_value_read(recipe, id, value, path, err));
+        if (origin) /* a packed file that was made from another tells of it once */
+            PI0_TRY(pi0_recipe_origin(recipe, id, err, "%s%s", strncmp(origin, "packed file", 11) ? "packed file, from " : "", origin));
+        else
+            PI0_TRY(pi0_recipe_origin(recipe, id, err, "recipe file: %s", path));
     }
     job->stats_done = true;
-fail:
+    return PI0_OK;
+}
+
+pi0_status pi0_recipe_read(pi0_recipe_job *job, const char *path, pi0_error *err)
+{
+    json_t *root = NULL;
+    PI0_TRY(pi0_json_read(path, PI0_MAX_JSON, &root, err));
+    pi0_status status = read_root(job, root, NULL, path, err);
     json_decref(root);
+    return status;
+}
+
+pi0_status pi0_recipe_read_packed(pi0_recipe_job *job, pi0_error *err)
+{
+    const pi0_safetensors *file = job->checkpoint->file;
+    const char *path = job->checkpoint->path, *recipe = pi0_safetensors_metadata(file, PI0_PACKED_RECIPE_KEY);
+    const char *origins = pi0_safetensors_metadata(file, PI0_PACKED_ORIGINS_KEY);
+    json_t *root = NULL, *from = NULL;
+    pi0_status status = pi0_json_parse(recipe, strlen(recipe), path, &root, err);
+    if (status == PI0_OK && origins)
+        status = pi0_json_parse(origins, strlen(origins), path, &from, err);
+    if (status == PI0_OK)
+        status = read_root(job, root, from, path, err);
+    json_decref(root);
+    json_decref(from);
     return status;
 }

@@ -100,3 +100,11 @@ pi0_status pi0_tokenizer_locate(const char *dir, const pi0_options *options, cha
     *path_out = s.found;
     return PI0_OK;
 }
+
+pi0_status pi0_checkpoint_tokenizer(const pi0_checkpoint *checkpoint, const pi0_options *options, char **path_out, pi0_error *err)
+{
+    if (!checkpoint->packed || (options && options->tokenizer))
+        return pi0_tokenizer_locate(checkpoint->dir, options, path_out, err);
+    *path_out = pi0_strdup(checkpoint->path);
+    return *path_out ? PI0_OK : pi0_fail_memory(err, strlen(checkpoint->path), "a path");
+}

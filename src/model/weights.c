@@ -46,8 +46,15 @@ pi0_weight_memory pi0_weight_memory_of(const pi0_checkpoint *checkpoint, const p
     return memory;
 }
 
+const char *pi0_precision_word(pi0_precision precision)
+{
+    return precision == PI0_PRECISION_INT8 ? "int8" : precision == PI0_PRECISION_BF16 ? "bf16" : "f32";
+}
+
 pi0_precision pi0_checkpoint_precision(const pi0_checkpoint *checkpoint)
 {
+    if (checkpoint->packed)
+        return checkpoint->packed_for;
     const pi0_tensor_view *matrix =
         pi0_checkpoint_tensor(checkpoint, "paligemma_with_expert.paligemma.model.language_model.layers.0.mlp.gate_proj.weight");
     return matrix && (matrix->dtype == PI0_BF16 || matrix->dtype == PI0_F16) ? PI0_PRECISION_BF16 : PI0_PRECISION_F32;

@@ -59,6 +59,10 @@ size_t pi0_cpu_weight_bytes(const pi0_device *device, const pi0_weight *as, pi0_
 pi0_status pi0_cpu_import_weight(pi0_device *device, const pi0_weight *as, const pi0_host_weight *host, pi0_device_weight *out,
                                  pi0_error *err);
 
+pi0_status pi0_cpu_layout(const pi0_device *device, const pi0_weight *as, pi0_dtype stored, char *out, pi0_error *err);
+pi0_status pi0_cpu_import_packed(pi0_device *device, const pi0_weight *as, pi0_dtype stored, const void *packed, size_t bytes,
+                                 pi0_device_weight *out, pi0_error *err);
+
 /* matrix.c */
 size_t pi0_cpu_shared_workspace(const pi0_device *device, const pi0_plan *plan);
 void pi0_cpu_product(pi0_exec *exec, const pi0_gemm_kernel *kernel, const pi0_gemm *gemm);

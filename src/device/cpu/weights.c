@@ -4,6 +4,7 @@
  * a hundredth of a tall product and a third of a short one, so what only meets few rows (the action expert, ten times an inference) is
  * packed once and the rest costs no memory and no time to load. int8 is always packed: that is where weights are rounded.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "device/cpu/cpu.h"
@@ -34,10 +35,14 @@ size_t pi0_cpu_linear_workspace(const pi0_device *device, const pi0_weight *weig
     return pi0_cpu_gemm_kernel(device, weight)->workspace_bytes(&g);
 }
 
+static bool is_multiplied(const pi0_weight *as)
+{
+    return (as->use == PI0_USE_MATRIX || as->use == PI0_USE_EXACT) && as->most_rows > 0;
+}
+
 size_t pi0_cpu_weight_bytes(const pi0_device *device, const pi0_weight *as, pi0_dtype stored)
 {
-    const bool matrix = as->use == PI0_USE_MATRIX || as->use == PI0_USE_EXACT;
-    if (!matrix || as->most_rows == 0 || as->stays || (as->most_rows >= PACK_BELOW_ROWS && as->precision != PI0_PRECISION_INT8))
+    if (!is_multiplied(as) || as->stays || (as->most_rows >= PACK_BELOW_ROWS && as->precision != PI0_PRECISION_INT8))
         return 0;
     const pi0_gemm g = pi0_cpu_gemm_of(as, stored);
     return pi0_cpu_gemm_kernel(device, as)->packed_bytes(&g);
@@ -110,4 +115,92 @@ pi0_status pi0_cpu_import_weight(pi0_device *device, const pi0_weight *as, const
     }
     pi0_device_cpu.free(device, &straight);
     return status;
+}
+
+/* ------------------------------------------------------------------ weights that come packed */
+
+/* Part of every name below: raise it when packed bytes change in a way that a small sample does not show. */
+enum { PACK_VERSION = 1 };
+
+static void fill_sample(void *values, pi0_dtype dtype, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const float value = (float)((int)(i * 37 % 251) - 125);
+        if (dtype == PI0_F32)
+            ((float *)values)[i] = value;
+        else
+            ((uint16_t *)values)[i] = dtype == PI0_F16 ? pi0_f16_from_f32(value) : pi0_bf16_from_f32(value);
+    }
+}
+
+/* What the kernel makes of a small matrix of the same kind: no change of its order can be forgotten in the name of a layout. */
+static pi0_status sample_mark(const pi0_gemm_kernel *kernel, const pi0_gemm *like, uint32_t *out, pi0_error *err)
+{
+    enum { COLUMNS = 69 };
+    pi0_gemm g = {.w_dtype = like->w_dtype, .ldw = COLUMNS, .k = COLUMNS};
+    const int rows = kernel->tile_cols + 6;
+    for (int i = 0; i < PI0_GEMM_PARTS && like->part[i].n > 0; i++)
+        g.part[i] = (pi0_gemm_part){.n = rows, .pairs = like->part[i].pairs, .head = rows};
+    const size_t count = (size_t)rows * COLUMNS, words = kernel->packed_bytes(&g) / sizeof(uint32_t);
+    void *values = pi0_alloc_array(count, pi0_dtype_size(like->w_dtype));
+    uint32_t *packed = pi0_alloc_array(words, sizeof *packed);
+    uint64_t mark = PACK_VERSION;
+    if (values && packed) {
+        fill_sample(values, like->w_dtype, count);
+        for (int i = 0; i < PI0_GEMM_PARTS; i++)
+            g.part[i].w = values;
+        kernel->pack(&g, 0, pi0_panels(&g, kernel->tile_cols), packed);
+        for (size_t i = 0; i < words; i++)
+            mark = pi0_mix64(mark ^ packed[i]);
+    }
+    pi0_free(packed);
+    pi0_free(values);
+    *out = (uint32_t)mark;
+    return values && packed ? PI0_OK : pi0_fail_memory(err, count * sizeof(float), "a sample of a layout");
+}
+
+/* "cpu.bf16.c32.k512.bf16-rope256-rope256-plain.v1.0123abcd": form, columns of a panel, step of k, stored type, parts, version, sample. */
+pi0_status pi0_cpu_layout(const pi0_device *device, const pi0_weight *as, pi0_dtype stored, char *out, pi0_error *err)
+{
+    const pi0_gemm_kernel *kernel = pi0_cpu_gemm_kernel(device, as);
+    *out = 0;
+    if (!is_multiplied(as))
+        return PI0_OK;
+    const pi0_gemm g = pi0_cpu_gemm_of(as, stored);
+    uint32_t mark;
+    PI0_TRY(sample_mark(kernel, &g, &mark, err));
+    int used = snprintf(out, PI0_LAYOUT_TEXT, "cpu.%s.c%d.k%d.%s", pi0_gemm_form_names[kernel - device->kernels.gemm], kernel->tile_cols,
+                        kernel->k_step, pi0_dtype_name(stored));
+    for (int i = 0; i < PI0_GEMM_PARTS && g.part[i].n > 0; i++) {
+        const pi0_gemm_part *part = &g.part[i];
+        used += part->pairs == PI0_PAIRS_ROPE
+                    ? snprintf(out + used, (size_t)(PI0_LAYOUT_TEXT - used), "-rope%d", part->head)
+                    : snprintf(out + used, (size_t)(PI0_LAYOUT_TEXT - used), part->pairs == PI0_PAIRS_GEGLU ? "-geglu" : "-plain");
+    }
+    snprintf(out + used, (size_t)(PI0_LAYOUT_TEXT - used), ".v%d.%08x", PACK_VERSION, (unsigned)mark);
+    return PI0_OK;
+}
+
+pi0_status pi0_cpu_import_packed(pi0_device *device, const pi0_weight *as, pi0_dtype stored, const void *packed, size_t bytes,
+                                 pi0_device_weight *out, pi0_error *err)
+{
+    const pi0_gemm g = pi0_cpu_gemm_of(as, stored);
+    const size_t expected = pi0_cpu_gemm_kernel(device, as)->packed_bytes(&g);
+    *out = (pi0_device_weight){.host = {.dtype = stored, .rows = as->rows, .cols = as->cols}, .packed = true};
+    if (bytes != expected) {
+        pi0_status status = pi0_fail(err, PI0_ERR_FORMAT, "a packed weight has the wrong size");
+        pi0_err_expected(err, "%zu bytes, for %lld x %lld values in this layout", expected, (long long)as->rows, (long long)as->cols);
+        pi0_err_got(err, "%zu bytes", bytes);
+        return status;
+    }
+    while (out->host.n_parts < PI0_GEMM_PARTS && g.part[out->host.n_parts].n > 0) {
+        out->host.part[out->host.n_parts].rows = g.part[out->host.n_parts].n;
+        out->host.n_parts++;
+    }
+    if ((uintptr_t)packed % PI0_ALIGN == 0) {
+        out->buffer = (pi0_buffer){.host = (void *)(uintptr_t)packed, .bytes = bytes}; /* no handle: not the device's to free */
+        return PI0_OK;
+    }
+    PI0_TRY(pi0_device_cpu.alloc(device, bytes, &out->buffer, err)); /* a file that another program wrote again */
+    return pi0_device_cpu.write(device, &out->buffer, 0, packed, bytes, err);
 }
