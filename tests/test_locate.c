@@ -131,7 +131,7 @@ static void paths_that_are_no_checkpoint_say_what_to_do(void **state)
     char *dir = pi0_test_make_dir();
     MUST_FAIL("", NULL, PI0_ERR_ARGUMENT, "org/name");
     MUST_FAIL("/no/such/place", NULL, PI0_ERR_IO, "/no/such/place");
-    MUST_FAIL("../x", NULL, PI0_ERR_IO, "no such model");
+    MUST_FAIL("../no_model_of_this_name", NULL, PI0_ERR_IO, "no such model");
     MUST_FAIL(dir, NULL, PI0_ERR_MODEL, "model.safetensors");
     write_text(dir, "pytorch_model.bin", "x");
     MUST_FAIL(dir, NULL, PI0_ERR_MODEL, "pickled");

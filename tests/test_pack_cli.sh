@@ -100,6 +100,21 @@ expect "pack --verify of a checkpoint" 3 'not a packed file' pack --verify gone/
 expect "pack again from the file alone" 0 - pack $M --precision int8 -o int8.pi0
 expect "int8 is what the file then means by auto" 0 'int8 (w' infer int8.pi0 $OBS
 
+# ---------------------------------------------------------------- with a calibration
+"$PI0" synth rough --model pi05 --layout lerobot --size tiny --cameras 1 --state-dim 6 --action-dim 6 --outliers 4 --quiet >out 2>err
+ROUGH="--image base_0_rgb=picture.npy --state 0.1,0.2,0.3,0.4,0.5,0.6 --prompt lift"
+expect "calibrate" 0 - calibrate rough $ROUGH -o c.json
+expect "pack int8:auto needs a calibration" 2 'pi0 calibrate' pack rough --precision int8:auto -o rough.pi0
+expect "pack for int8:auto" 0 - pack rough --precision int8:auto --calibration c.json -o rough.pi0
+expect "infer int8:auto from the directory" 0 'products bf16' infer rough $ROUGH --precision int8:auto --calibration c.json -o a.npy
+mv c.json rough gone
+expect "infer from the packed file alone" 0 'int8:auto (w.* products bf16' infer rough.pi0 $ROUGH -o b.npy
+cmp -s a.npy b.npy && ! grep -q warning err; holds "brings its calibration, gives the same bytes, without a warning"
+expect "pack it again" 0 - pack rough.pi0 -o again.pi0; grep -q 'int8:auto kernels' out; holds "for the same precision"
+expect "and once more infer" 0 - infer again.pi0 $ROUGH -o b.npy
+cmp -s a.npy b.npy && ! grep -q warning err; holds "to the same end"
+expect "inspect says that it is calibrated" 0 - inspect rough.pi0 --json; grep -q '"calibrated": true' out; holds "in its JSON"
+
 # ---------------------------------------------------------------- plain safetensors, aligned, whole
 python3 - $M <<'END'
 import json, struct, sys

@@ -11,6 +11,13 @@ void pi0_blueprint_free(pi0_blueprint *blueprint)
 
 static const char by_layer[] = "int8:auto";
 
+/* Asked for, or what a packed file was packed for. */
+static bool is_by_layer(const pi0_checkpoint *checkpoint, const pi0_options *options)
+{
+    const char *name = options->precision;
+    return name && strcmp(name, "auto") != 0 ? !strcmp(name, by_layer) : pi0_packed_calibration(checkpoint) != NULL;
+}
+
 static pi0_status choose_precision(const pi0_checkpoint *checkpoint, const pi0_options *options, pi0_precision *out, pi0_error *err)
 {
     const char *name = options->precision;
@@ -38,9 +45,10 @@ static pi0_status choose_precision(const pi0_checkpoint *checkpoint, const pi0_o
 static pi0_status choose_exceptions(const pi0_checkpoint *checkpoint, const pi0_options *options, const pi0_log *log,
                                     const pi0_device_info *device, pi0_calibration *out, pi0_error *err)
 {
-    const bool asked = options->precision && !strcmp(options->precision, by_layer);
-    if (asked && options->calibration)
-        return pi0_calibration_open(options->calibration, checkpoint, device, out, err);
+    const bool asked = is_by_layer(checkpoint, options);
+    const char *source = pi0_calibration_source(checkpoint, options);
+    if (asked && source)
+        return pi0_calibration_open(source, checkpoint, device, out, err);
     if (options->calibration)
         pi0_log_warning(log, "the calibration is not used: only --precision %s reads one", by_layer);
     if (!asked)
@@ -53,11 +61,11 @@ static pi0_status choose_exceptions(const pi0_checkpoint *checkpoint, const pi0_
     return status;
 }
 
-static void describe_precision(const pi0_options *options, const pi0_device_info *device, pi0_blueprint *b)
+static void describe_precision(const pi0_device_info *device, pi0_blueprint *b)
 {
     const char *plain = b->precision == PI0_PRECISION_INT8 ? device->int8 : b->precision == PI0_PRECISION_BF16 ? "bf16" : "f32";
     snprintf(b->precision_text, sizeof b->precision_text, "%s", plain);
-    if (!options->precision || strcmp(options->precision, by_layer) != 0)
+    if (!b->by_layer)
         return;
     const pi0_product_count count = pi0_products_count(&b->plans, "", PI0_PRECISION_BF16);
     snprintf(b->precision_text, sizeof b->precision_text, "%s (%s, %d of %d products bf16)", by_layer, pi0_int8_form_of(device).text,
@@ -235,7 +243,8 @@ pi0_status pi0_blueprint_make(const pi0_checkpoint *checkpoint, const pi0_recipe
             out->workspace = pi0_max_size(out->workspace, api->workspace(device, plans[i]));
         }
     pi0_plan_share(out->plans.context, out->plans.denoise);
-    describe_precision(options, &info, out);
+    out->by_layer = is_by_layer(checkpoint, options);
+    describe_precision(&info, out);
     PI0_TRY_GOTO(plan_memory(checkpoint, api, device, out, err));
     PI0_TRY_GOTO(check_limit(&out->memory, options->memory_limit, err));
 fail:

@@ -181,6 +181,11 @@ static pi0_status read_file(const char *path, pi0_calibration *out, pi0_error *e
     return status;
 }
 
+const char *pi0_calibration_source(const pi0_checkpoint *checkpoint, const pi0_options *options)
+{
+    return options->calibration ? options->calibration : pi0_packed_calibration(checkpoint);
+}
+
 pi0_status pi0_calibration_open(const char *source, const pi0_checkpoint *checkpoint, const pi0_device_info *device, pi0_calibration *out,
                                 pi0_error *err)
 {

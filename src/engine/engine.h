@@ -137,6 +137,7 @@ typedef struct pi0_blueprint {
     pi0_policy_sizes sizes;
     pi0_policy_io io;
     pi0_precision precision;
+    bool by_layer;           /* int8:auto: int8 but for what a calibration names */
     char precision_text[80]; /* pi0_info.precision */
     pi0_policy_plans plans;
     int expanded; /* fused ops that the device does not take */
@@ -164,6 +165,8 @@ pi0_status pi0_calibration_parse(const char *text, size_t bytes, const char *whe
 pi0_status pi0_calibration_open(const char *source, const pi0_checkpoint *checkpoint, const pi0_device_info *device, pi0_calibration *out,
                                 pi0_error *err);
 void pi0_calibration_close(pi0_calibration *calibration);
+/* Where int8:auto finds one: what the options name, else what a packed file brings along, else NULL. */
+const char *pi0_calibration_source(const pi0_checkpoint *checkpoint, const pi0_options *options);
 
 /* A calibration without any report: what a reader needs, and what pi0_calibrate adds to. NULL when out of memory. */
 json_t *pi0_calibration_new(pi0_fingerprint model, const char *form, const char *const *in_bf16, size_t n_in_bf16);

@@ -6,7 +6,7 @@
 enum {
     PAGE = 4096,     /* what is larger begins on one: it is read from the disk, and leaves memory, without its neighbours */
     PIECE = 4 << 20, /* bytes between two looks at the progress function */
-    N_METADATA = 9,
+    N_METADATA = 10,
 };
 
 /* One tensor of the file. Its bytes come from `data`, or from packing `weight`; padding has neither. */
@@ -32,7 +32,7 @@ typedef struct packing {
     size_t count, capacity;
     uint64_t at;         /* bytes of data so far */
     uint32_t *checksums; /* [count + 1]: of the header, then of every tensor but the last, then of these */
-    char *recipe_text, *origins, *source;
+    char *recipe_text, *origins, *source, *calibration;
     pi0_safetensors_writer writer;
     uint64_t done;
     pi0_error *err;
@@ -51,6 +51,7 @@ static void release(packing *p)
     pi0_free(p->recipe_text);
     pi0_free(p->origins);
     pi0_free(p->source);
+    pi0_free(p->calibration);
     pi0_free(p->tokenizer_name);
     pi0_unmap(&p->tokenizer_file);
     pi0_blueprint_free(&p->blueprint);
@@ -243,20 +244,37 @@ static pi0_status describe_source(packing *p)
     return dump(list, &p->source, p->err);
 }
 
+/* int8:auto: a file that is packed for it needs no other to be opened so. */
+static pi0_status read_calibration(packing *p)
+{
+    pi0_calibration calibration;
+    if (!p->blueprint.by_layer)
+        return PI0_OK;
+    const pi0_device_info info = p->api->info(p->device);
+    PI0_TRY(pi0_calibration_open(pi0_calibration_source(p->checkpoint, p->options), p->checkpoint, &info, &calibration, p->err));
+    const pi0_status status = dump(json_incref(calibration.document), &p->calibration, p->err);
+    pi0_calibration_close(&calibration);
+    return status;
+}
+
 static pi0_status create_file(packing *p, const char *to)
 {
     char version[8], writer[32];
     snprintf(version, sizeof version, "%d", PI0_PACKED_VERSION);
     snprintf(writer, sizeof writer, "pi0 %s", pi0_version());
-    const char *const metadata[2 * N_METADATA + 1] = {PI0_PACKED_VERSION_KEY,   version,
-                                                      PI0_PACKED_WRITER_KEY,    writer,
-                                                      PI0_PACKED_ORDER_KEY,     pi0_byte_order(),
-                                                      PI0_PACKED_PRECISION_KEY, p->report.precision,
-                                                      PI0_PACKED_LAYOUT_KEY,    pi0_layout_name(p->checkpoint->layout),
-                                                      PI0_PACKED_TOKENIZER_KEY, p->tokenizer_name,
-                                                      PI0_PACKED_SOURCE_KEY,    p->source,
-                                                      PI0_PACKED_RECIPE_KEY,    p->recipe_text,
-                                                      PI0_PACKED_ORIGINS_KEY,   p->origins};
+    const char *metadata[2 * N_METADATA + 1] = {PI0_PACKED_VERSION_KEY,   version,
+                                                PI0_PACKED_WRITER_KEY,    writer,
+                                                PI0_PACKED_ORDER_KEY,     pi0_byte_order(),
+                                                PI0_PACKED_PRECISION_KEY, pi0_precision_word(p->blueprint.precision),
+                                                PI0_PACKED_LAYOUT_KEY,    pi0_layout_name(p->checkpoint->layout),
+                                                PI0_PACKED_TOKENIZER_KEY, p->tokenizer_name,
+                                                PI0_PACKED_SOURCE_KEY,    p->source,
+                                                PI0_PACKED_RECIPE_KEY,    p->recipe_text,
+                                                PI0_PACKED_ORIGINS_KEY,   p->origins};
+    if (p->calibration) {
+        metadata[2 * N_METADATA - 2] = PI0_PACKED_CALIBRATION_KEY;
+        metadata[2 * N_METADATA - 1] = p->calibration;
+    }
     return pi0_safetensors_create_aligned(&p->writer, to, p->views, p->count, metadata, PAGE, p->err);
 }
 
@@ -350,7 +368,8 @@ static pi0_status pack(packing *p, const char *path, const char *to)
     const pi0_device_options device_options = {.threads = options->threads, .isa = options->isa, .log = &p->log};
     PI0_TRY(p->api->open(&device_options, &p->device, err));
     PI0_TRY(pi0_blueprint_make(p->checkpoint, pi0_recipe_get_facts(p->recipe), options, p->api, p->device, &p->blueprint, err));
-    p->report.precision = pi0_precision_word(p->blueprint.precision);
+    p->report.precision = p->blueprint.by_layer ? "int8:auto" : pi0_precision_word(p->blueprint.precision);
+    PI0_TRY(read_calibration(p));
     PI0_TRY(list_members(p));
     PI0_TRY(dump(pi0_recipe_to_json(p->recipe), &p->recipe_text, err));
     PI0_TRY(dump(pi0_recipe_origins(p->recipe), &p->origins, err));

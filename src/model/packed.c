@@ -219,13 +219,19 @@ static json_t *describe_layouts(const pi0_safetensors *file)
     return layouts;
 }
 
+const char *pi0_packed_calibration(const pi0_checkpoint *checkpoint)
+{
+    return checkpoint->packed ? pi0_safetensors_metadata(checkpoint->file, PI0_PACKED_CALIBRATION_KEY) : NULL;
+}
+
 json_t *pi0_packed_describe(const pi0_safetensors *file)
 {
     const char *source = pi0_safetensors_metadata(file, PI0_PACKED_SOURCE_KEY);
     json_t *sources = source ? json_loads(source, 0, NULL) : NULL;
-    return json_pack("{s:s,s:s?,s:s?,s:s?,s:o,s:s?,s:o?}", "version", pi0_safetensors_metadata(file, PI0_PACKED_VERSION_KEY), "written_by",
-                     pi0_safetensors_metadata(file, PI0_PACKED_WRITER_KEY), "precision",
-                     pi0_safetensors_metadata(file, PI0_PACKED_PRECISION_KEY), "byte_order",
+    const bool calibrated = pi0_safetensors_metadata(file, PI0_PACKED_CALIBRATION_KEY) != NULL;
+    return json_pack("{s:s,s:s?,s:s?,s:b,s:s?,s:o,s:s?,s:o?}", "version", pi0_safetensors_metadata(file, PI0_PACKED_VERSION_KEY),
+                     "written_by", pi0_safetensors_metadata(file, PI0_PACKED_WRITER_KEY), "precision",
+                     pi0_safetensors_metadata(file, PI0_PACKED_PRECISION_KEY), "calibrated", (int)calibrated, "byte_order",
                      pi0_safetensors_metadata(file, PI0_PACKED_ORDER_KEY), "layouts", describe_layouts(file), "tokenizer",
                      pi0_safetensors_metadata(file, PI0_PACKED_TOKENIZER_KEY), "source", sources);
 }
