@@ -141,7 +141,8 @@ static pi0_status describe_computation(inspection *i, const pi0_options *options
     pi0_device *device = NULL;
     pi0_blueprint blueprint;
     PI0_TRY(pi0_find_device(options->device, &api, err));
-    const pi0_device_options device_options = {.threads = options->threads, .affinity = options->affinity, .isa = options->isa, .log = &i->log};
+    const pi0_device_options device_options = {
+        .threads = options->threads, .affinity = options->affinity, .isa = options->isa, .log = &i->log};
     PI0_TRY(api->open(&device_options, &device, err));
     pi0_status status = pi0_blueprint_make(i->checkpoint, pi0_recipe_get_facts(i->recipe), options, api, device, &blueprint, err);
     if (status == PI0_OK) {

@@ -86,11 +86,11 @@ pi0_status pi0_checkpoint_locate(const char *path, const pi0_options *options, c
 #define PI0_PACKED_ORDER_KEY "pi0.byte_order"
 #define PI0_PACKED_PRECISION_KEY "pi0.precision"
 #define PI0_PACKED_CALIBRATION_KEY "pi0.calibration" /* only of a file packed for int8:auto: what `pi0 calibrate` wrote */
-#define PI0_PACKED_LAYOUT_KEY "pi0.layout"       /* of the checkpoint it was made from */
-#define PI0_PACKED_RECIPE_KEY "pi0.recipe"       /* the recipe file, statistics and all */
-#define PI0_PACKED_ORIGINS_KEY "pi0.origins"     /* {"field": "where its value came from"} */
-#define PI0_PACKED_SOURCE_KEY "pi0.source"       /* [{"file","bytes","sha256"}] */
-#define PI0_PACKED_TOKENIZER_KEY "pi0.tokenizer" /* name of the tokenizer's file */
+#define PI0_PACKED_LAYOUT_KEY "pi0.layout"           /* of the checkpoint it was made from */
+#define PI0_PACKED_RECIPE_KEY "pi0.recipe"           /* the recipe file, statistics and all */
+#define PI0_PACKED_ORIGINS_KEY "pi0.origins"         /* {"field": "where its value came from"} */
+#define PI0_PACKED_SOURCE_KEY "pi0.source"           /* [{"file","bytes","sha256"}] */
+#define PI0_PACKED_TOKENIZER_KEY "pi0.tokenizer"     /* name of the tokenizer's file */
 /* tensors besides those of the model, by the beginning of their names */
 #define PI0_PACKED_OWN "pi0/"
 #define PI0_PACKED_CHECKSUMS PI0_PACKED_OWN "checksums" /* last in the file */
@@ -122,7 +122,7 @@ pi0_status pi0_packed_verify(const pi0_safetensors *file, const char *where, con
 bool pi0_packed_name(const char *layout, const pi0_weight *weight, char *out, size_t size);
 const pi0_tensor_view *pi0_packed_weight(const pi0_checkpoint *checkpoint, const char *layout, const pi0_weight *weight); /* or NULL */
 const char *pi0_packed_calibration(const pi0_checkpoint *checkpoint); /* or NULL: packed for one precision, or not packed */
-json_t *pi0_packed_describe(const pi0_safetensors *file); /* for inspect; NULL when out of memory */
+json_t *pi0_packed_describe(const pi0_safetensors *file);             /* for inspect; NULL when out of memory */
 
 /* Calls fn for every tensor that inference reads, by canonical name in order; stops at the first non-zero return and returns it. */
 int pi0_checkpoint_each_needed(const pi0_checkpoint *checkpoint,
