@@ -24,7 +24,13 @@ static const app_option options[] = {
      .help = "a prompt of N tokens that are given as ids (default: a sentence, tokenized in every run)"},
     {.name = "steps", .kind = APP_INT, .metavar = "N", .min = 1, .max = 1000, .help = "flow-matching steps (default: the recipe's)"},
     {.name = "horizon", .kind = APP_INT, .metavar = "N", .min = 1, .max = 4096, .help = "rows of the chunk (default: the recipe's)"},
-    {.name = "batch", .kind = APP_INT, .metavar = "N", .min = 1, .max = APP_MAX_BATCH, .help = "robots inferred together (default 1)"},
+    {.name = "batch",
+     .kind = APP_INT,
+     .choices = "auto",
+     .metavar = "N|auto",
+     .min = 1,
+     .max = APP_MAX_BATCH,
+     .help = "robots inferred together (default 1); auto: 1, 2, 4 ... for as long as a robot's share of the time shrinks"},
     {.name = "repeat",
      .kind = APP_INT,
      .metavar = "N",
@@ -55,6 +61,12 @@ static bool is_full(const app_args *args)
     return ablate && strcmp(ablate, "full") == 0;
 }
 
+static bool is_batch_auto(const app_args *args)
+{
+    const char *batch = app_args_text(args, "batch");
+    return batch && strcmp(batch, "auto") == 0;
+}
+
 static bool is_ladder(const app_args *args)
 {
     return app_args_flag(args, "ablate") || is_full(args) || app_args_text(args, "scenario");
@@ -80,6 +92,11 @@ static pi0_status check_ladder(const app_args *args, pi0_error *err)
     if (scenario && (app_args_flag(args, "ablate") || is_full(args))) {
         app_err(err, PI0_ERR_ARGUMENT, "both --ablate and --scenario");
         app_err_field(err->expected, "one of them");
+        return err->status;
+    }
+    if (is_batch_auto(args)) {
+        app_err(err, PI0_ERR_ARGUMENT, "--batch auto beside a ladder, whose rungs are all of one batch");
+        app_err_field(err->hint, "--batch 1, or another number");
         return err->status;
     }
     for (size_t i = 0; i < (scenario ? sizeof fixed / sizeof *fixed : 1); i++)
@@ -212,9 +229,49 @@ static size_t count_runs(const app_args *args, double one_ms)
     return (size_t)app_args_int(args, "repeat", fit < 3 ? 3 : fit > 100 ? 100 : (int64_t)fit);
 }
 
+/* How much of the time of a batch falls to each of its robots, in milliseconds. */
+static pi0_status measure_share(app_context *app, bench_run *run, double *out, pi0_error *err)
+{
+    app_case c = {0};
+    app_measured result = {0};
+    pi0_status status = app_case_open(&c, run->path, &run->settings.options, &run->case_settings, err);
+    if (status == PI0_OK)
+        status = app_case_warm(&c, &result, err);
+    if (status == PI0_OK)
+        status = app_case_measure(&c, &app->report, result.first_ms < 5e3 ? 3 : 1, &result, err);
+    if (status == PI0_OK) {
+        *out = result.ms[APP_TOTAL][0] / run->case_settings.batch;
+        app_note(&app->report, "batch %d: %.1f ms, %.1f ms for each robot", run->case_settings.batch, result.ms[APP_TOTAL][0], *out);
+    }
+    app_measured_release(&result);
+    app_case_close(&c);
+    return status;
+}
+
+/* Doubled for as long as it shortens a robot's share by a twentieth: a larger batch makes every robot in it wait longer. */
+static pi0_status choose_batch(app_context *app, bench_run *run, pi0_error *err)
+{
+    double best = 0, share = 0;
+    int chosen = 1;
+    for (int batch = 1; batch <= APP_MAX_BATCH; batch *= 2) {
+        run->case_settings.batch = batch;
+        pi0_status status = measure_share(app, run, &share, err);
+        if (status != PI0_OK)
+            return status;
+        if (batch > 1 && share > 0.95 * best)
+            break;
+        best = share;
+        chosen = batch;
+    }
+    run->case_settings.batch = chosen;
+    return PI0_OK;
+}
+
 static pi0_status measure(app_context *app, bench_run *run, app_case *c, app_measured *result, app_phase *phase, pi0_error *err)
 {
-    pi0_status status = app_case_open(c, run->path, &run->settings.options, &run->case_settings, err);
+    pi0_status status = is_batch_auto(&app->args) ? choose_batch(app, run, err) : PI0_OK;
+    if (status == PI0_OK)
+        status = app_case_open(c, run->path, &run->settings.options, &run->case_settings, err);
     if (status != PI0_OK)
         return status;
     app_bench_model_remove(&run->made); /* an open model keeps what it has mapped */

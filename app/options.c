@@ -54,7 +54,7 @@ bool app_option_accepts(const app_option *option, const char *text)
     case APP_TEXT:
         return true;
     case APP_INT:
-        return app_read_int(text, option->min, option->max, &integer);
+        return app_read_int(text, option->min, option->max, &integer) || (option->choices && in_choices(option->choices, text));
     case APP_SEED:
         return app_read_unsigned(text, &number);
     case APP_SIZE:
@@ -76,7 +76,8 @@ static void describe_kind(const app_option *option, char *field, size_t size)
         app_err_print(field, size, "%s", option->metavar);
         break;
     case APP_INT:
-        app_err_print(field, size, "a whole number from %lld to %lld", (long long)option->min, (long long)option->max);
+        app_err_print(field, size, "a whole number from %lld to %lld%s%s", (long long)option->min, (long long)option->max,
+                      option->choices ? ", or " : "", option->choices ? option->choices : "");
         break;
     case APP_SEED:
         app_err_print(field, size, "a whole number from 0 to 18446744073709551615");

@@ -9,7 +9,7 @@
 typedef enum app_kind {
     APP_FLAG,  /* present, or =on/off/1/0/true/false/yes/no, or one of `choices` where there are any */
     APP_TEXT,  /* any text */
-    APP_INT,   /* min .. max */
+    APP_INT,   /* min .. max, or one of `choices` where there are any: app_args_int then says that it is missing */
     APP_SEED,  /* 0 .. 2^64-1 */
     APP_SIZE,  /* bytes, not 0: 8G, 512MiB, 1000000 */
     APP_CHOICE /* one of `choices` */

@@ -316,6 +316,10 @@ done; holds "its --json has its keys"
 grep -q '"prompt_tokens": 20' out && grep -q '"cameras": 2' out && grep -q '"batch": 2' out && grep -q '"runs": 2' out && grep -q '"horizon": 7' out; holds "and what was asked for"
 [ -z "$(ls room)" ]; holds "and nothing is left of the checkpoint"
 TMPDIR=$PWD/nowhere expect "bench without a place for a random model" 1 'TMPDIR' bench --size tiny
+expect "bench --batch auto" 0 'batch 2: ' bench tiny $CONFIG --steps 1 --repeat 1 --batch auto --json
+grep -q '"batch": [1-9]' out; holds "says which batch it took"
+expect "bench with a batch of neither" 2 'or auto' bench tiny $CONFIG --batch many
+expect "bench --batch auto of a ladder" 2 'ladder' bench tiny $CONFIG --batch auto --ablate
 expect "bench MODEL" 0 - bench tiny $CONFIG --repeat 1
 grep -q '^total ' out && grep -q 'of peak' out && grep -q 'TFLOP' out; holds "prints its table"
 expect "bench --markdown" 0 - bench tiny $CONFIG --repeat 1 --markdown; grep -q '^|---|' out && grep -q '^| total |' out; holds "prints a Markdown table"
