@@ -11,7 +11,7 @@
 #include "signals.h"
 
 static const app_option options[] = {
-    {.name = "output", .letter = 'o', .kind = APP_TEXT, .metavar = "FILE", .help = "where to write the calibration (json)"},
+    {.name = "output", .letter = 'o', .kind = APP_TEXT, .metavar = "FILE.json", .help = "where to write the calibration"},
     {.name = "steps", .kind = APP_INT, .metavar = "N", .min = 1, .max = 1000, .help = "flow-matching steps (default: the recipe's)"},
     {.name = "horizon", .kind = APP_INT, .metavar = "N", .min = 1, .max = 4096, .help = "rows of the chunk (default: the recipe's)"},
     {.name = "cosine",
@@ -30,6 +30,7 @@ typedef struct calibrate_run {
     app_model_settings settings;
     app_observation one; /* from the options, when there are no files */
     pi0_arrays **files;  /* or NULL */
+    const char **paths;  /* of the files */
     size_t n_files;
     bool preprocessed;
     uint64_t seed;
@@ -48,6 +49,7 @@ static const char *file_at(const app_args *args, size_t index)
 static pi0_status read_file(const char *path, calibrate_run *run, pi0_error *err)
 {
     pi0_arrays **file = &run->files[run->n_files];
+    run->paths[run->n_files] = path;
     pi0_status status = pi0_observation_read(path, file, err);
     if (status != PI0_OK)
         return status;
@@ -56,8 +58,18 @@ static pi0_status read_file(const char *path, calibrate_run *run, pi0_error *err
     if (run->n_files++ == 0)
         run->preprocessed = preprocessed;
     const pi0_array *noise = pi0_arrays_find(*file, "noise");
-    if (noise && noise->rank >= 2 && noise->shape[noise->rank - 2] > 0 && noise->shape[noise->rank - 2] <= 4096)
-        run->settings.options.horizon = (int)noise->shape[noise->rank - 2];
+    int *horizon = &run->settings.options.horizon;
+    if (noise && noise->rank >= 2 && noise->shape[noise->rank - 2] > 0 && noise->shape[noise->rank - 2] <= 4096) {
+        const int rows = (int)noise->shape[noise->rank - 2];
+        if (*horizon && *horizon != rows) {
+            app_err(err, PI0_ERR_ARGUMENT, "the noise of an observation has another number of rows");
+            app_err_field(err->where, "%.400s: noise", path);
+            app_err_field(err->expected, "%d, as --horizon or an earlier file has it", *horizon);
+            app_err_field(err->got, "%d", rows);
+            return err->status;
+        }
+        *horizon = rows;
+    }
     if (preprocessed == run->preprocessed)
         return PI0_OK;
     app_err(err, PI0_ERR_ARGUMENT, "raw and preprocessed observations cannot be mixed");
@@ -76,7 +88,8 @@ static pi0_status read_files(const app_args *args, size_t count, calibrate_run *
             return err->status;
         }
     run->files = calloc(count, sizeof *run->files);
-    if (!run->files)
+    run->paths = calloc(count, sizeof *run->paths);
+    if (!run->files || !run->paths)
         return app_err(err, PI0_ERR_MEMORY, "not enough memory for %zu observations", count);
     pi0_status status = PI0_OK;
     for (size_t i = 0; i < count && status == PI0_OK; i++)
@@ -105,8 +118,14 @@ static pi0_status observe(void *user, size_t index, const pi0_model *model, pi0_
 {
     const calibrate_run *run = user;
     pi0_session_reset(session, run->seed + index);
-    if (run->files)
-        return pi0_set_observation(session, run->files[index], run->preprocessed, err);
+    if (run->files) {
+        const pi0_status status = pi0_set_observation(session, run->files[index], run->preprocessed, err);
+        char where[sizeof err->where];
+        snprintf(where, sizeof where, "%s", err->where);
+        if (status != PI0_OK)
+            app_err_field(err->where, "%.200s: %.200s", run->paths[index], where);
+        return status;
+    }
     return app_observation_apply(&run->one, pi0_model_info(model), session, err);
 }
 
@@ -132,6 +151,13 @@ static pi0_status compute(app_context *app, calibrate_run *run, app_phase *phase
         app_err(err, PI0_ERR_ARGUMENT, "missing option");
         app_err_field(err->where, "pi0 calibrate");
         app_err_field(err->expected, "-o FILE");
+        return err->status;
+    }
+    if (!app_ends_with(output, ".json")) { /* nor can an observation, or a model, be lost to a slip */
+        app_err(err, PI0_ERR_ARGUMENT, "a calibration needs a name that ends in .json");
+        app_err_field(err->where, "--output");
+        app_err_field(err->expected, "FILE.json");
+        app_err_field(err->got, "%.300s", output);
         return err->status;
     }
     *phase = APP_WRITING;
@@ -264,6 +290,7 @@ static int calibrate(app_context *app)
     for (size_t i = 0; i < run.n_files; i++)
         pi0_arrays_free(&run.files[i]);
     free(run.files);
+    free(run.paths);
     app_observation_release(&run.one);
     app_model_settings_release(&run.settings);
     return code;

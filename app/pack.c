@@ -1,8 +1,10 @@
+#include <stdlib.h>
 #include <string.h>
 
 #include "app.h"
 #include "json_out.h"
 #include "model_options.h"
+#include "result.h"
 #include "signals.h"
 
 static const app_option options[] = {
@@ -83,6 +85,15 @@ static pi0_status check_combination(const app_args *args, pi0_error *err)
     return err->status;
 }
 
+/* Under the name given, or under that of the file which it leads to. */
+static bool is_about(const pi0_error *err, const char *path)
+{
+    char *target = realpath(path, NULL);
+    const bool is = strstr(err->where, path) == err->where || (target && strstr(err->where, target) == err->where);
+    free(target);
+    return is;
+}
+
 static int pack(app_context *app)
 {
     pi0_error err = {0};
@@ -94,13 +105,17 @@ static int pack(app_context *app)
         app_model_settings_release(&settings);
         return app_fail(&app->report, &err, APP_READING);
     }
+    if (output && app_check_folder("output", output, &err) != PI0_OK) {
+        app_model_settings_release(&settings);
+        return app_fail(&app->report, &err, APP_WRITING);
+    }
     app_signals_hold();
     const pi0_status status = output ? pi0_pack(model, &settings.options, output, &report, &err)
                                      : pi0_pack_verify(model, &settings.options, &tensors, &bytes, &err);
     app_signals_release();
     app_model_settings_release(&settings);
     if (status != PI0_OK) {
-        const bool writing = output && status == PI0_ERR_IO && strstr(err.where, output) == err.where;
+        const bool writing = output && status == PI0_ERR_IO && is_about(&err, output);
         return app_fail(&app->report, &err, writing ? APP_WRITING : APP_READING);
     }
     return output ? print_packed(app, output, &report) : print_verified(app, model, tensors, bytes);
@@ -113,14 +128,14 @@ const app_command app_pack = {
     .name = "pack",
     .summary = "one file with all of a model, in the order of this machine's kernels",
     .usage = "MODEL -o FILE.pi0 [--precision P] [options]\n       pi0 pack --verify FILE.pi0",
-    .text =
-        "FILE.pi0 holds weights, recipe, statistics and tokenizer, and every command takes it as MODEL with no other file beside it. "
-        "The weights that would be packed when the model is opened are in it as the kernels of this machine want them, for the "
-        "precision chosen here, which then is the file's own `auto`; they are used where the file is mapped. All tensors are in it as "
-        "they were stored, too: on another chip, or with another --precision, it opens with a warning, later but with the same "
-        "actions. Options that change the recipe are kept in the file. The SHA-256 of the weights it came from is in it, and a checksum "
-        "of every tensor, which --verify compares (exit 3 and the tensors' names when one differs). Nothing is left behind when it "
-        "fails or is stopped. A packed file may be packed again, on the machine where it shall run.",
+    .text = "FILE.pi0 holds weights, recipe, statistics and tokenizer, and every command takes it as MODEL with no other file beside it. "
+            "The weights that would be packed when the model is opened are in it as the kernels of this machine want them, for the "
+            "precision chosen here, which then is the file's own `auto`; they are used where the file is mapped. All tensors are in it as "
+            "they were stored, too: on another chip, or with another --precision, it opens with a warning, later but with the actions of "
+            "the checkpoint there. Packed with --precision int8:auto it brings its calibration along, which holds for one form of int8. "
+            "Options that change the recipe are kept in the file. The SHA-256 of the weights it came from is in it, and a checksum "
+            "of every tensor, which --verify compares (exit 3 and the tensors' names when one differs). Nothing is left behind when it "
+            "fails or is stopped. A packed file may be packed again, on the machine where it shall run.",
     .examples = "  pi0 pack ~/my_policy -o my_policy.pi0\n"
                 "  pi0 pack openpi_dir --config pi05_libero --precision int8 -o libero.pi0\n"
                 "  pi0 infer my_policy.pi0 --image top=top.png --state 0.1,-0.4,0.3,0,0.2,-0.1 --prompt \"pick up the cube\"\n"

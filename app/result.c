@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "json_out.h"
@@ -143,6 +144,12 @@ void app_result_table(app_text *out, const app_result *result, const pi0_info *i
 pi0_status app_check_folder(const char *option, const char *path, pi0_error *err)
 {
     char folder[4096];
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
+        app_err(err, PI0_ERR_IO, "cannot write: there is a directory of that name");
+        app_err_field(err->where, "%.300s (--%s)", path, option);
+        return err->status;
+    }
     const char *slash = strrchr(path, '/');
     size_t bytes = slash ? (size_t)(slash - path) + 1 : 2;
     if (bytes >= sizeof folder)

@@ -104,6 +104,7 @@ expect "two observations where one is wanted" 2 'one observation' infer MODEL --
 expect "synth with outliers of no number" 2 'NxFACTOR' synth DIR --model pi0 --layout lerobot --size tiny --outliers many
 expect "synth with outliers of no factor" 2 'NxFACTOR' synth DIR --model pi0 --layout lerobot --size tiny --outliers 4x1
 expect "calibrate needs -o" 2 '.-o FILE' calibrate MODEL --state 1
+expect "calibrate over an observation" 2 'FILE.json' calibrate MODEL a.npz -o a.npz
 expect "calibrate into an absent folder" 1 'nowhere' calibrate MODEL --state 1 -o nowhere/c.json
 expect "calibrate needs an observation" 2 'observation' calibrate MODEL -o c.json
 expect "calibrate with files and options" 2 'not from both' calibrate MODEL a.npz --state 1 -o c.json

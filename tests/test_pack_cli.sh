@@ -115,6 +115,30 @@ expect "and once more infer" 0 - infer again.pi0 $ROUGH -o b.npy
 cmp -s a.npy b.npy && ! grep -q warning err; holds "to the same end"
 expect "inspect says that it is calibrated" 0 - inspect rough.pi0 --json; grep -q '"calibrated": true' out; holds "in its JSON"
 
+if grep -qw avx2 /proc/cpuinfo 2>/dev/null; then # whose form of int8 is not that of ref: one of them is not the one calibrated for
+    codes=
+    for isa in ref avx2; do
+        try infer rough.pi0 $ROUGH --isa $isa
+        codes=$codes$code
+        [ $code = 0 ] || { grep -q 'another form' err && grep -q -e '--calibration' err; } || codes=wrong
+    done
+    [ $codes = 03 ] || [ $codes = 30 ]; holds "another form of int8 is not proven, and says what to do"
+fi
+expect "but another precision opens" 0 'f32 on cpu' infer rough.pi0 $ROUGH --isa ref --precision f32
+
+# ---------------------------------------------------------------- under another name, beside other files
+mkdir zz && cp $M zz/model.safetensors && echo '{"type": "act"}' >zz/config.json
+expect "a folder with a packed file" 0 - infer zz $OBS -o b.npy
+expect "what lies beside it does not matter" 0 - infer zz/model.safetensors $OBS -o b.npy
+expect "and it can be packed again" 0 - pack zz -o zz.pi0
+"$PI0" synth wide --model pi0 --layout lerobot --size tiny --cameras 1 --state-dim 6 --action-dim 6 --dtype f32 --quiet >out 2>err
+cp wide/tokenizer.json "$(printf 'tok\377.json')"
+expect "a tokenizer with a name that is no UTF-8" 0 - pack wide --tokenizer "$(printf 'tok\377.json')" -o wide.pi0
+expect "the products of a file packed for f32 can be measured" 0 - infer wide.pi0 $ROUGH --record wide.npz
+expect "by check" 0 - check wide.pi0 wide.npz --layers; grep -q 'mlp' out; holds "each by its name"
+expect "and by calibrate" 0 - calibrate wide.pi0 wide.npz -o wide.json --actions-only
+expect "packing for the same precision again" 0 'pack wide.pi0 --precision int8 -o' infer wide.pi0 $ROUGH --precision int8
+
 # ---------------------------------------------------------------- plain safetensors, aligned, whole
 python3 - $M <<'END'
 import json, struct, sys
@@ -143,6 +167,12 @@ holds "a strict reader of safetensors finds no hole, and every tensor aligned"
 cp $M bad.pi0
 printf 'X' | dd of=bad.pi0 bs=1 seek=$(($(stat -c %s bad.pi0) / 2)) conv=notrunc 2>err
 expect "a flipped byte" 3 'damaged' pack --verify bad.pi0; grep -q 'where: *bad.pi0: tensor' err; holds "is found, and its tensor named"
+expect "a damaged file is not packed again" 3 'damaged' pack bad.pi0 -o good.pi0; [ ! -e good.pi0 ]; holds "nor is anything written"
+ln -s /dev/full full.pi0
+expect "a full device behind a link: exit 1" 1 'full' pack $M -o full.pi0
+rm full.pi0
+mkdir dir.pi0
+expect "a folder in the place of the file" 1 'directory of that name' pack $M -o dir.pi0
 head -c 200000 $M >cut.pi0
 expect "a truncated file is refused when it is opened" 3 'cut.pi0' infer cut.pi0 $OBS
 sed 's/"pi0.pack":"1"/"pi0.pack":"9"/' $M >new.pi0

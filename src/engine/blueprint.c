@@ -46,9 +46,8 @@ static pi0_status choose_exceptions(const pi0_checkpoint *checkpoint, const pi0_
                                     const pi0_device_info *device, pi0_calibration *out, pi0_error *err)
 {
     const bool asked = is_by_layer(checkpoint, options);
-    const char *source = pi0_calibration_source(checkpoint, options);
-    if (asked && source)
-        return pi0_calibration_open(source, checkpoint, device, out, err);
+    if (asked && pi0_calibration_exists(options, checkpoint))
+        return pi0_calibration_open(options, checkpoint, device, out, err);
     if (options->calibration)
         pi0_log_warning(log, "the calibration is not used: only --precision %s reads one", by_layer);
     if (!asked)

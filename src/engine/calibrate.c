@@ -344,7 +344,7 @@ static pi0_status check_call(const pi0_options *options, const pi0_calibrate_opt
         pi0_err_got(err, "%.9g", how->cosine);
         return status;
     }
-    if (options->precision && strncmp(options->precision, "int8", 4) != 0) {
+    if (options->precision && strcmp(options->precision, "int8") != 0 && strcmp(options->precision, "int8:auto") != 0) {
         pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "a calibration is about int8");
         pi0_err_where(err, "--precision");
         pi0_err_got(err, "%.100s", options->precision);

@@ -164,7 +164,9 @@ static pi0_status check_belongs(const pi0_calibration *calibration, const pi0_ch
         pi0_err_where(err, "%s: int8", where);
         pi0_err_expected(err, "%s, which is what %s (%s) multiplies", form.text, device->name, device->detail);
         pi0_err_got(err, "%.100s", calibration->form);
-        pi0_err_hint(err, "run `pi0 calibrate` on this machine and with this --isa");
+        pi0_err_hint(err,
+                     "run `pi0 calibrate` on this machine and with this --isa, and give its file with --calibration; or choose another "
+                     "--precision: bf16, f32, or int8, which needs none");
         return status;
     }
     return check_names(calibration, checkpoint, where, err);
@@ -181,18 +183,39 @@ static pi0_status read_file(const char *path, pi0_calibration *out, pi0_error *e
     return status;
 }
 
-const char *pi0_calibration_source(const pi0_checkpoint *checkpoint, const pi0_options *options)
+bool pi0_calibration_exists(const pi0_options *options, const pi0_checkpoint *checkpoint)
 {
-    return options->calibration ? options->calibration : pi0_packed_calibration(checkpoint);
+    return options->calibration || pi0_packed_calibration(checkpoint);
 }
 
-pi0_status pi0_calibration_open(const char *source, const pi0_checkpoint *checkpoint, const pi0_device_info *device, pi0_calibration *out,
-                                pi0_error *err)
+/* Of a packed file: always text, whatever it looks like. */
+static pi0_status read_packed(const pi0_checkpoint *checkpoint, const pi0_device_info *device, pi0_calibration *out, pi0_error *err)
 {
-    const bool is_text = *source == '{';
-    const char *where = is_text ? "the calibration" : source;
-    PI0_TRY(is_text ? pi0_calibration_parse(source, strlen(source), where, out, err) : read_file(source, out, err));
-    const pi0_status status = check_belongs(out, checkpoint, device, where, err);
+    const char *text = pi0_packed_calibration(checkpoint);
+    char *where = pi0_sprintf("%s: " PI0_PACKED_CALIBRATION_KEY, checkpoint->path);
+    if (!where)
+        return pi0_fail_memory(err, strlen(checkpoint->path), "a path");
+    pi0_status status = pi0_calibration_parse(text, strlen(text), where, out, err);
+    if (status == PI0_OK)
+        status = check_belongs(out, checkpoint, device, where, err);
+    pi0_free(where);
+    return status;
+}
+
+pi0_status pi0_calibration_open(const pi0_options *options, const pi0_checkpoint *checkpoint, const pi0_device_info *device,
+                                pi0_calibration *out, pi0_error *err)
+{
+    const char *source = options->calibration;
+    *out = (pi0_calibration){0};
+    pi0_status status;
+    if (!source) {
+        status = read_packed(checkpoint, device, out, err);
+    } else {
+        const bool is_text = *source == '{';
+        const char *where = is_text ? "the calibration" : source;
+        PI0_TRY(is_text ? pi0_calibration_parse(source, strlen(source), where, out, err) : read_file(source, out, err));
+        status = check_belongs(out, checkpoint, device, where, err);
+    }
     if (status != PI0_OK)
         pi0_calibration_close(out);
     return status;

@@ -161,12 +161,12 @@ typedef struct pi0_calibration {
 } pi0_calibration;
 
 pi0_status pi0_calibration_parse(const char *text, size_t bytes, const char *where, pi0_calibration *out, pi0_error *err);
-/* Reads and parses it (pi0_options.calibration, not NULL), and checks that it was made for this model and this form of int8. */
-pi0_status pi0_calibration_open(const char *source, const pi0_checkpoint *checkpoint, const pi0_device_info *device, pi0_calibration *out,
-                                pi0_error *err);
+/* Whether the options name one, or a packed file brings one along. */
+bool pi0_calibration_exists(const pi0_options *options, const pi0_checkpoint *checkpoint);
+/* Reads and parses the one that exists, and checks that it was made for this model and this form of int8. */
+pi0_status pi0_calibration_open(const pi0_options *options, const pi0_checkpoint *checkpoint, const pi0_device_info *device,
+                                pi0_calibration *out, pi0_error *err);
 void pi0_calibration_close(pi0_calibration *calibration);
-/* Where int8:auto finds one: what the options name, else what a packed file brings along, else NULL. */
-const char *pi0_calibration_source(const pi0_checkpoint *checkpoint, const pi0_options *options);
 
 /* A calibration without any report: what a reader needs, and what pi0_calibrate adds to. NULL when out of memory. */
 json_t *pi0_calibration_new(pi0_fingerprint model, const char *form, const char *const *in_bf16, size_t n_in_bf16);

@@ -341,15 +341,17 @@ static pi0_status load_recipe(pi0_model *model, const pi0_options *options, pi0_
 }
 
 /* Never wrong numbers, only time: what is not there in this machine's order is packed from the stored one. */
-static void warn_of_packing(const pi0_model *model, const pi0_blueprint *blueprint)
+static void warn_of_packing(const pi0_model *model, const pi0_options *options, const pi0_blueprint *blueprint)
 {
     const pi0_pack_use *use = &blueprint->pack_use;
     if (model->checkpoint->packed && use->packed)
         pi0_log_warning(&model->log,
                         "%s was packed for %s on another kind of machine or for other options: %d of %d weights (%.1f MiB) are packed now; "
-                        "it lacks layout %s; `pi0 pack %s -o NEW.pi0` makes a file that opens faster here",
+                        "it lacks layout %s; `pi0 pack %s%s%s -o NEW.pi0`%s makes a file that opens faster here",
                         model->checkpoint->path, pi0_precision_word(model->checkpoint->packed_for), use->packed, use->packed + use->ready,
-                        (double)use->packed_bytes / (1 << 20), use->missing, model->checkpoint->path);
+                        (double)use->packed_bytes / (1 << 20), use->missing, model->checkpoint->path,
+                        options->precision ? " --precision " : "", options->precision ? options->precision : "",
+                        options->disable || options->isa ? " with the same --disable and --isa" : "");
 }
 
 static pi0_status load(pi0_model *model, const char *path, const pi0_options *options, pi0_error *err)
@@ -375,7 +377,7 @@ static pi0_status load(pi0_model *model, const char *path, const pi0_options *op
     memcpy(model->precision_text, blueprint.precision_text, sizeof model->precision_text);
     model->memory = blueprint.memory;
     PI0_TRY(pi0_layers_open(model, options->layer_errors != 0, err));
-    warn_of_packing(model, &blueprint);
+    warn_of_packing(model, options, &blueprint);
 
     PI0_TRY(alloc_buffers(model, blueprint.workspace, err));
     PI0_TRY(alloc_arrays(model, err));

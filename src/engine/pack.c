@@ -197,6 +197,15 @@ static pi0_status dump(json_t *object, char **out, pi0_error *err)
     return whole ? PI0_OK : pi0_fail_memory(err, bytes, "a JSON text");
 }
 
+/* What is packed again is vouched for by new checksums: the old ones must hold first. */
+static pi0_status verify_source(packing *p)
+{
+    const pi0_safetensors *file = p->checkpoint->file;
+    const pi0_packed_progress progress = {
+        .fn = p->options->progress, .user = p->options->progress_user, .total = pi0_safetensors_data_bytes(file)};
+    return p->checkpoint->packed ? pi0_packed_verify(file, p->checkpoint->path, &progress, p->err) : PI0_OK;
+}
+
 static pi0_status hash_file(packing *p, size_t shard, uint64_t total, char text[PI0_SHA256_TEXT])
 {
     size_t bytes;
@@ -251,7 +260,7 @@ static pi0_status read_calibration(packing *p)
     if (!p->blueprint.by_layer)
         return PI0_OK;
     const pi0_device_info info = p->api->info(p->device);
-    PI0_TRY(pi0_calibration_open(pi0_calibration_source(p->checkpoint, p->options), p->checkpoint, &info, &calibration, p->err));
+    PI0_TRY(pi0_calibration_open(p->options, p->checkpoint, &info, &calibration, p->err));
     const pi0_status status = dump(json_incref(calibration.document), &p->calibration, p->err);
     pi0_calibration_close(&calibration);
     return status;
@@ -348,7 +357,9 @@ static pi0_status read_tokenizer(packing *p)
         PI0_TRY(pi0_checkpoint_tokenizer(p->checkpoint, p->options, &path, p->err));
         pi0_status status = pi0_map_file(path, &p->tokenizer_file, p->err);
         const char *slash = strrchr(path, '/');
-        p->tokenizer_name = pi0_strdup(slash ? slash + 1 : path);
+        json_t *words = pi0_json_words(slash ? slash + 1 : path); /* a header is UTF-8, a path need not be */
+        p->tokenizer_name = words ? pi0_strdup(json_string_value(words)) : NULL;
+        json_decref(words);
         pi0_free(path);
         PI0_TRY(status);
         p->tokenizer = p->tokenizer_file.data;
@@ -370,6 +381,7 @@ static pi0_status pack(packing *p, const char *path, const char *to)
     PI0_TRY(pi0_blueprint_make(p->checkpoint, pi0_recipe_get_facts(p->recipe), options, p->api, p->device, &p->blueprint, err));
     p->report.precision = p->blueprint.by_layer ? "int8:auto" : pi0_precision_word(p->blueprint.precision);
     PI0_TRY(read_calibration(p));
+    PI0_TRY(verify_source(p));
     PI0_TRY(list_members(p));
     PI0_TRY(dump(pi0_recipe_to_json(p->recipe), &p->recipe_text, err));
     PI0_TRY(dump(pi0_recipe_origins(p->recipe), &p->origins, err));

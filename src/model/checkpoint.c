@@ -303,8 +303,6 @@ static pi0_status recognise_packed(pi0_checkpoint *checkpoint, const char *weigh
         return PI0_ERR_FORMAT;
     }
     PI0_TRY(pi0_packed_check(checkpoint->file, weights_file, &facts, err));
-    json_decref(checkpoint->config);
-    checkpoint->config = NULL;
     pi0_free(checkpoint->dir);
     checkpoint->dir = NULL;
     checkpoint->packed = true;
@@ -319,10 +317,6 @@ static pi0_status open_weights(pi0_checkpoint *checkpoint, const pi0_options *op
     pi0_said named = PI0_SAID_NOTHING;
     bool pi05 = false;
     PI0_TRY(pi0_config_name_check(options ? options->config : NULL, &named, err));
-    PI0_TRY(pi0_safetensors_open(weights_file, &checkpoint->file, err));
-    PI0_TRY(recognise_packed(checkpoint, weights_file, err));
-    if (checkpoint->packed)
-        said = PI0_SAID_NOTHING;
     PI0_TRY(pi0_name_map_open(checkpoint->file, &checkpoint->names, err));
     checkpoint->naming = checkpoint->names->words;
     PI0_TRY(refuse_by_tensor(checkpoint, weights_file, err));
@@ -352,6 +346,8 @@ pi0_status pi0_checkpoint_open(const char *path, const pi0_options *options, con
         status = pi0_fail_memory(err, strlen(weights_file), "a path");
         goto fail;
     }
+    PI0_TRY_GOTO(pi0_safetensors_open(weights_file, &checkpoint->file, err));
+    PI0_TRY_GOTO(recognise_packed(checkpoint, weights_file, err));
     PI0_TRY_GOTO(read_config(checkpoint, log, &said, err));
     PI0_TRY_GOTO(open_weights(checkpoint, options, weights_file, said, log, err));
     pi0_free(weights_file);

@@ -105,6 +105,7 @@ pi0_status pi0_checkpoint_tokenizer(const pi0_checkpoint *checkpoint, const pi0_
 {
     if (!checkpoint->packed || (options && options->tokenizer))
         return pi0_tokenizer_locate(checkpoint->dir, options, path_out, err);
-    *path_out = pi0_strdup(checkpoint->path);
-    return *path_out ? PI0_OK : pi0_fail_memory(err, strlen(checkpoint->path), "a path");
+    const char *inside = pi0_safetensors_shard_path(checkpoint->file, 0);
+    *path_out = pi0_strdup(inside);
+    return *path_out ? PI0_OK : pi0_fail_memory(err, strlen(inside), "a path");
 }

@@ -164,7 +164,7 @@ pi0_status pi0_cpu_layout(const pi0_device *device, const pi0_weight *as, pi0_dt
 {
     const pi0_gemm_kernel *kernel = pi0_cpu_gemm_kernel(device, as);
     *out = 0;
-    if (!is_multiplied(as))
+    if (!is_multiplied(as) || as->stays)
         return PI0_OK;
     const pi0_gemm g = pi0_cpu_gemm_of(as, stored);
     uint32_t mark;
