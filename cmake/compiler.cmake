@@ -37,8 +37,10 @@ if(PI0_SANITIZE OR PI0_FUZZ)
     set(PI0_KERNEL_OPTIONS -O1 ${math}) # at -O2 one of these folders takes minutes to compile
     add_compile_options(-O1 -g1 -fno-omit-frame-pointer)
 else()
-    # Where a variable lives in unrolled code costs the compiler as long as the code itself: -g1 keeps lines and functions.
-    set(PI0_KERNEL_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O3> $<$<CONFIG:RelWithDebInfo>:-g1> ${math})
+    # Where a variable lives in unrolled code costs the compiler as long as the code itself: -g1 keeps lines and functions. A Debug build
+    # has everything.
+    add_compile_options($<$<CONFIG:RelWithDebInfo>:-g1>)
+    set(PI0_KERNEL_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O3> ${math})
 endif()
 
 if((PI0_SANITIZE OR PI0_FUZZ) AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
