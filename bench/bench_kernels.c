@@ -1,11 +1,12 @@
-/* bench_kernels - a stopwatch for the products and the attention at the shapes of the published models, one thread.
+/* bench_kernels - a stopwatch for the products and the attention at the shapes of the published models.
  *
- * Usage: bench_kernels [--only TEXT] [isa ...]   (default: every usable one; TEXT: lines that contain it)
+ * Usage: bench_kernels [--threads N] [--only TEXT] [isa ...]   (default: one thread, every usable isa; TEXT: lines that contain it)
  * Each line is GFLOP/s and the fraction of a loop of multiply-adds on registers alone, of the same vector width, run between the slices
  * of the work: the two see the same clock and the same neighbours. A slice is what a device would give to a thread (some columns of a
- * product, one head of an attention); the best slice and the best loop are compared, so that a machine that is slowed down now and then
- * still gives a usable fraction.
+ * product, one head of an attention). The best slice is compared with the best loop, so that a machine that is slowed down now and then
+ * still gives a usable fraction, and the median slice with the median loop. Threads take slices by turns and are added up.
  */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -54,37 +55,80 @@ static void *filled(size_t count, pi0_dtype dtype)
     return data;
 }
 
-/* Calls run(context, slice) for every slice, at least SLICES times, between peak loops. flop: of one slice. */
-static void measure(const char *isa, const pi0_gemm_kernel *kernel, const char *what, double flop, int slices, void (*run)(void *, int),
-                    void *context)
+enum { THREADS_MOST = 64, TIMES_MOST = 256 };
+static int threads = 1;
+
+typedef void (*run_slice)(void *context, int slice, int thread);
+
+typedef struct worker {
+    const pi0_gemm_kernel *kernel;
+    run_slice run;
+    void *context;
+    double flop; /* of one slice */
+    int slices, thread, times;
+    double rate[TIMES_MOST], peak[TIMES_MOST];
+} worker;
+
+static int ascending(const void *a, const void *b)
 {
-    double best = 0.0, peak = peak_of(kernel);
-    int times = slices > SLICES ? slices : SLICES;
-    for (int i = 0; i < times; i++) {
-        uint64_t start = cpu_ns();
-        run(context, i % slices);
-        double rate = flop / (double)(cpu_ns() - start), now = peak_of(kernel);
-        best = rate > best ? rate : best;
-        peak = now > peak ? now : peak;
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void *work(void *of)
+{
+    worker *w = of;
+    for (int i = 0; i < w->times; i++) {
+        const uint64_t start = cpu_ns();
+        w->run(w->context, (i * threads + w->thread) % w->slices, w->thread);
+        w->rate[i] = w->flop / (double)(cpu_ns() - start);
+        w->peak[i] = peak_of(w->kernel);
     }
-    printf("%-11s %-52s %7.1f GFLOP/s  %5.1f%% of %.1f\n", isa, what, best, 100.0 * best / peak, peak);
+    qsort(w->rate, (size_t)w->times, sizeof w->rate[0], ascending);
+    qsort(w->peak, (size_t)w->times, sizeof w->peak[0], ascending);
+    return NULL;
+}
+
+/* Calls run for every slice, at least SLICES times, between peak loops. */
+static void measure(const char *isa, const pi0_gemm_kernel *kernel, const char *what, double flop, int slices, run_slice run, void *context)
+{
+    static worker workers[THREADS_MOST];
+    pthread_t id[THREADS_MOST];
+    const int each = (slices + threads - 1) / threads, times = pi0_min_int(each > SLICES ? each : SLICES, TIMES_MOST);
+    (void)peak_of(kernel); /* the clock settles */
+    for (int t = 0; t < threads; t++) {
+        workers[t] =
+            (worker){.kernel = kernel, .run = run, .context = context, .flop = flop, .slices = slices, .thread = t, .times = times};
+        if (pthread_create(&id[t], NULL, work, &workers[t]) != 0) {
+            fprintf(stderr, "bench_kernels: no %d threads\n", threads);
+            exit(1);
+        }
+    }
+    double best = 0.0, middle = 0.0, best_peak = 0.0, middle_peak = 0.0;
+    for (int t = 0; t < threads; t++) {
+        pthread_join(id[t], NULL);
+        best += workers[t].rate[times - 1], middle += workers[t].rate[times / 2];
+        best_peak += workers[t].peak[times - 1], middle_peak += workers[t].peak[times / 2];
+    }
+    printf("%-11s %-52s %7.1f GFLOP/s  %5.1f%% of %.1f; median %7.1f  %5.1f%% of %.1f\n", isa, what, best, 100.0 * best / best_peak,
+           best_peak, middle, 100.0 * middle / middle_peak, middle_peak);
     fflush(stdout);
 }
 
 typedef struct gemm_run {
     const pi0_gemm_kernel *kernel;
     pi0_gemm g;
-    void *prepared, *workspace;
+    void *prepared, *workspace[THREADS_MOST];
 } gemm_run;
 
 /* Prepares its share of x too: a slice costs what it costs in a whole product. */
-static void run_gemm(void *context, int slice)
+static void run_gemm(void *context, int slice, int thread)
 {
     gemm_run *r = context;
     const int tiles = pi0_tiles(r->g.m, r->kernel->tile_rows), slices = r->g.part[0].n / SLICE_COLUMNS;
     const int panels = SLICE_COLUMNS / r->kernel->tile_cols;
     r->kernel->prepare(&r->g, 0, r->g.k, tiles * slice / slices, tiles * (slice + 1) / slices, r->prepared);
-    r->kernel->multiply(&r->g, 0, r->g.k, 0, tiles, slice * panels, (slice + 1) * panels, r->prepared, r->workspace);
+    r->kernel->multiply(&r->g, 0, r->g.k, 0, tiles, slice * panels, (slice + 1) * panels, r->prepared, r->workspace[thread]);
 }
 
 static void bench_gemm(const pi0_kernels *k, pi0_gemm_form form, const shape *s, pi0_dtype dtype, bool packed)
@@ -102,7 +146,8 @@ static void bench_gemm(const pi0_kernels *k, pi0_gemm_form form, const shape *s,
         .kernel = kernel,
         .g = {.x = x, .ldx = depth, .part = {{.w = w, .n = s->n, .y = y, .ldy = n}}, .w_dtype = dtype, .ldw = depth, .m = s->m, .k = s->k},
         .prepared = filled(kernel->x_bytes(s->m, s->k) / 4, PI0_F32)};
-    r.workspace = filled(kernel->workspace_bytes(&r.g) / 4, PI0_F32);
+    for (int t = 0; t < threads; t++)
+        r.workspace[t] = filled(kernel->workspace_bytes(&r.g) / 4, PI0_F32);
     void *packed_w = packed ? filled(kernel->packed_bytes(&r.g) / 4, PI0_F32) : NULL;
     kernel->prepare(&r.g, 0, s->k, 0, pi0_tiles(s->m, kernel->tile_rows), r.prepared);
     if (packed)
@@ -114,20 +159,28 @@ static void bench_gemm(const pi0_kernels *k, pi0_gemm_form form, const shape *s,
     pi0_free(w);
     pi0_free(packed_w);
     pi0_free(r.prepared);
-    pi0_free(r.workspace);
+    for (int t = 0; t < threads; t++)
+        pi0_free(r.workspace[t]);
+}
+
+static int attention_parts(int kv_heads)
+{
+    return kv_heads < threads ? threads : 1;
 }
 
 typedef struct attention_run {
     const pi0_kernels *kernels;
     pi0_gemm_form form;
     pi0_attention a;
-    void *workspace;
+    void *workspace[THREADS_MOST];
 } attention_run;
 
-static void run_attention(void *context, int slice)
+/* Threads beyond the heads of keys share one head's rows, as the device has it. */
+static void run_attention(void *context, int slice, int thread)
 {
     attention_run *r = context;
-    r->kernels->attention[r->form](&r->a, slice, 0, r->a.rows, r->workspace);
+    const int parts = attention_parts(r->a.kv_heads), head = slice / parts, part = slice % parts;
+    r->kernels->attention[r->form](&r->a, head, r->a.rows * part / parts, r->a.rows * (part + 1) / parts, r->workspace[thread]);
 }
 
 static void bench_attention(const pi0_kernels *k, pi0_gemm_form form, const char *name, int rows, int keys, int keys2, int heads,
@@ -155,15 +208,19 @@ static void bench_attention(const pi0_kernels *k, pi0_gemm_form form, const char
                              .heads = heads,
                              .kv_heads = kv_heads,
                              .d = d,
-                             .scale = 0.1f},
-                       .workspace = filled(k->attention_workspace / 4, PI0_F32)};
+                             .scale = 0.1f}};
+    for (int t = 0; t < threads; t++)
+        r.workspace[t] = filled(k->attention_workspace / 4, PI0_F32);
     if (keys2 > 0)
         r.a.k2 = r.a.v2 = kv + (size_t)keys * narrow, r.a.ldkv2 = narrow;
-    measure(k->isa, &k->gemm[form], what, 4.0 * rows * (double)(keys + keys2) * d * (heads / kv_heads), kv_heads, run_attention, &r);
+    const int parts = attention_parts(kv_heads);
+    measure(k->isa, &k->gemm[form], what, 4.0 * rows * (double)(keys + keys2) * d * (heads / kv_heads) / parts, kv_heads * parts,
+            run_attention, &r);
     pi0_free(q);
     pi0_free(out);
     pi0_free(kv);
-    pi0_free(r.workspace);
+    for (int t = 0; t < threads; t++)
+        pi0_free(r.workspace[t]);
 }
 
 static void bench_isa(const char *name)
@@ -197,13 +254,27 @@ static void bench_isa(const char *name)
     }
 }
 
+static void usage(void)
+{
+    fprintf(stderr, "usage: bench_kernels [--threads N] [--only TEXT] [isa ...]   N from 1 to %d\n", THREADS_MOST);
+    exit(2);
+}
+
 int main(int argc, char **argv)
 {
     int named = 1;
-    if (argc > 2 && !strcmp(argv[1], "--only")) {
-        only = argv[2];
-        named = 3;
+    for (; named < argc && argv[named][0] == '-'; named += 2) {
+        if (named + 1 == argc)
+            usage();
+        if (!strcmp(argv[named], "--only"))
+            only = argv[named + 1];
+        else if (!strcmp(argv[named], "--threads"))
+            threads = atoi(argv[named + 1]);
+        else
+            usage();
     }
+    if (threads < 1 || threads > THREADS_MOST)
+        usage();
     for (int i = named; i < argc; i++)
         bench_isa(argv[i]);
     pi0_isa_report report[16];

@@ -25,7 +25,7 @@ static inline void att_dots(const float *q_panels, int rows, const att_run *run,
         for (int t = 0; t < tiles; t++) {
             float tile[TILE_ROWS * TILE_COLS];
             const int i = pi0_tile_at(rows, tiles, t), some = pi0_tile_at(rows, tiles, t + 1) - i;
-            tile_f32_table[some](words, q_panels + (size_t)i * tile_line_words(cc), panel, tile);
+            tile_f32_table[some](words, q_panels + (size_t)i * tile_line_words(cc), panel, tile, TILE_COLS);
             att_put(tile, s + (size_t)i * lds + j, lds, some, pi0_min_int(TILE_COLS, keys - j), c0 > 0);
         }
     }
@@ -115,7 +115,8 @@ static void attention_mix(const pi0_attention *a, int head, int r0, int r1, cons
                     for (int t = 0; t < tiles; t++) {
                         float tile[TILE_ROWS * TILE_COLS];
                         const int i = pi0_tile_at(rows, tiles, t), some = pi0_tile_at(rows, tiles, t + 1) - i;
-                        tile_f32_table[some](tile_pad(keys, TILE_STEP), p_panels + (size_t)i * tile_line_words(keys), panel, tile);
+                        tile_f32_table[some](tile_pad(keys, TILE_STEP), p_panels + (size_t)i * tile_line_words(keys), panel, tile,
+                                             TILE_COLS);
                         att_put(tile, out + (size_t)i * a->ldo + c, a->ldo, some, cols, !first);
                     }
                 }

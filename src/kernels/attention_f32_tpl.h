@@ -16,6 +16,13 @@ static inline void att_line(const float *x, int left, float *to)
     tile_lines(x, 0, 1, pi0_min_int(left, TILE_LINE), to);
 }
 
+#define ATT_GROUP 1
+
+V_INLINE vf att_words_of(const vf e[ATT_GROUP])
+{
+    return e[0];
+}
+
 static inline vf att_values(const att_run *run, int j0, int keys, int j, int c, int left)
 {
     if (j >= keys || left <= 0 || !att_attends(run, j0 + j))
@@ -23,7 +30,6 @@ static inline vf att_values(const att_run *run, int j0, int keys, int j, int c, 
     return v_get(run->v + (size_t)(j0 + j) * run->ld + c, left);
 }
 
-#define ATT_GROUP 1
 #define ATT_WIDE tile_f32_table
 #define ATT_NARROW tile_f32_narrow_table
 #define ATT_PACK_KEYS(row, d0, d, panel) tile_pack_f32(row, PI0_F32, d0, d, panel)

@@ -6,7 +6,7 @@
 
 enum {
     ATT_ROWS = 256, /* rows of queries that share a packed block of keys */
-    ATT_KEYS = 128, /* keys of one block: scores of a row, kept in L1 */
+    ATT_KEYS = 256, /* keys of one block: scores of a row, kept in L1 */
     ATT_CHUNK = 256 /* columns of a head taken at a time: all of Gemma's */
 };
 

@@ -8,15 +8,19 @@
  *   ATT_WIDE, ATT_NARROW             tables of their tiles: TILE_COLS columns, V_LANES columns
  *   ATT_PACK_KEYS(row, d0, d, panel) a panel of rows of keys
  *   att_line(x, left, to)            TILE_LINE words of a row
+ *   att_words_of(e)                  ATT_GROUP vectors of elements that follow each other, as a vector of words
  *   att_values(run, j0, keys, j, c, left)
  *                                    one word of columns c .. of the values of keys j0+j .. j0+j+ATT_GROUP: `left` columns, keys that are
  *                                    below j0+keys and attended; 0 for others
  */
 
+_Static_assert(ATT_KEYS % TILE_COLS == 0, "a whole tile of scores has room in a row of them");
+
 typedef struct att_rows {
     const pi0_attention *a;
     int head, heads;  /* first of those that share the keys, how many */
     int first, count; /* rows of this block: row i is query row (first + i) / heads */
+    bool started;     /* something is summed already */
     /* running maximum and sum of each row, and the factor by which what is summed so far shrinks under the newest maximum */
     float largest[ATT_ROWS], sum[ATT_ROWS], keep[ATT_ROWS];
 } att_rows;
@@ -73,40 +77,53 @@ static inline void att_scores(const att_rows *rows, const float *q_panels, const
             row[i] = j + i < keys && att_attends(run, j0 + j + i) ? run->k + (size_t)(j0 + j + i) * run->ld : NULL;
         ATT_PACK_KEYS(row, (size_t)c, cc, panel);
         for (int t = 0; t < tiles; t++) {
-            float tile[TILE_ROWS * TILE_COLS];
             const int i = pi0_tile_at(rows->count, tiles, t), some = pi0_tile_at(rows->count, tiles, t + 1) - i;
-            ATT_WIDE[some](words, q_panels + (size_t)i * tile_line_words(att_words(cc)), panel, tile);
-            att_put(tile, s + (size_t)i * ATT_KEYS + j, ATT_KEYS, some, pi0_min_int(TILE_COLS, keys - j), c > 0);
+            const float *queries = q_panels + (size_t)i * tile_line_words(att_words(cc));
+            float *to = s + (size_t)i * ATT_KEYS + j, tile[TILE_ROWS * TILE_COLS];
+            if (c == 0) { /* columns beyond the keys are room that nobody reads */
+                ATT_WIDE[some](words, queries, panel, to, ATT_KEYS);
+                continue;
+            }
+            ATT_WIDE[some](words, queries, panel, tile, TILE_COLS);
+            att_put(tile, to, ATT_KEYS, some, pi0_min_int(TILE_COLS, keys - j), true);
         }
     }
 }
 
-/* Scores of one block become weights relative to the maximum so far. */
-V_INLINE void att_weigh(att_rows *rows, int i, float *s, int keys, float scale)
+/* Scores of one block become weights relative to the maximum so far, as row `i` of the `some` of the panel at `panel`. A weight is
+ * 2^((score - largest) * unit). */
+V_INLINE void att_weigh(att_rows *rows, int row, const float *s, int keys, float unit, float *panel, int some, int i)
 {
-    vf high = v_set1(rows->largest[i]);
-    for (int j = 0; j < keys; j += V_LANES) {
-        vf x = (keys - j >= V_LANES ? v_load(s + j) : v_load_part(s + j, keys - j, -INFINITY)) * v_set1(scale);
-        high = v_max(x, high);
-        v_put(s + j, x, keys - j);
+    vf high = v_set1(rows->largest[row]);
+    for (int j = 0; j < keys; j += V_LANES)
+        high = v_max(keys - j >= V_LANES ? v_load(s + j) : v_load_part(s + j, keys - j, -INFINITY), high);
+    const float largest = v_largest(high);
+    const vf base = v_set1(largest == -INFINITY ? 0.0f : largest); /* nothing attended yet: weights 0 instead of NaN */
+    vf sum = {0};
+    float *to = panel + i * TILE_LINE;
+    for (int j = 0, word = 0; j < keys; j += ATT_GROUP * V_LANES, word += V_LANES) {
+        vf e[ATT_GROUP];
+        V_UNROLL
+        for (int v = 0; v < ATT_GROUP; v++) {
+            const int left = keys - j - v * V_LANES;
+            const vf x = left >= V_LANES ? v_load(s + j + v * V_LANES)
+                         : left > 0      ? v_load_part(s + j + v * V_LANES, left, -INFINITY)
+                                         : v_set1(-INFINITY);
+            e[v] = v_exp2((x - base) * v_set1(unit)); /* not one multiply-add: the largest must weigh exactly 1 */
+            sum += e[v];
+        }
+        v_store(to + word / TILE_LINE * some * TILE_LINE + word % TILE_LINE, att_words_of(e));
     }
-    float largest = v_largest(high);
-    vf base = v_set1(largest == -INFINITY ? 0.0f : largest); /* nothing attended yet: weights 0 instead of NaN */
-    vf sum = v_set1(0.0f);
-    for (int j = 0; j < keys; j += V_LANES) {
-        vf e = v_exp((keys - j >= V_LANES ? v_load(s + j) : v_load_part(s + j, keys - j, -INFINITY)) - base);
-        sum += e;
-        v_put(s + j, e, keys - j);
-    }
-    rows->keep[i] = v_exp(v_set1(rows->largest[i]) - base)[0];
-    rows->sum[i] = rows->sum[i] * rows->keep[i] + v_sum(sum);
-    rows->largest[i] = largest;
+    rows->keep[row] = v_exp2((v_set1(rows->largest[row]) - base) * v_set1(unit))[0];
+    rows->sum[row] = rows->sum[row] * rows->keep[row] + v_sum(sum);
+    rows->largest[row] = largest;
 }
 
 /* Scores of a block of keys -> panels of weights. */
 static inline void att_weights(att_rows *rows, const att_run *run, int j0, int keys, float *s, float *p_panels)
 {
     const int tiles = pi0_tiles(rows->count, TILE_ROWS);
+    const float unit = rows->a->scale * 1.44269504f; /* of powers of 2 */
     for (int t = 0; t < tiles; t++) {
         const int i0 = pi0_tile_at(rows->count, tiles, t), some = pi0_tile_at(rows->count, tiles, t + 1) - i0;
         for (int i = 0; i < some; i++) {
@@ -114,11 +131,11 @@ static inline void att_weights(att_rows *rows, const att_run *run, int j0, int k
             const bool all = run->mask == NULL && att_query(rows, i0 + i) >= run->alone;
             if (!all)
                 att_hide(run, att_query(rows, i0 + i), j0, keys, row);
+            float *panel = p_panels + (size_t)i0 * tile_line_words(att_words(keys));
             if (keys == ATT_KEYS) /* most blocks: no tails */
-                att_weigh(rows, i0 + i, row, ATT_KEYS, rows->a->scale);
+                att_weigh(rows, i0 + i, row, ATT_KEYS, unit, panel, some, i);
             else
-                att_weigh(rows, i0 + i, row, keys, rows->a->scale);
-            att_put_row(row, keys, p_panels + (size_t)i0 * tile_line_words(att_words(keys)), some, i);
+                att_weigh(rows, i0 + i, row, keys, unit, panel, some, i);
         }
     }
 }
@@ -134,12 +151,15 @@ static inline void att_accumulate(const att_rows *rows, const float *p_panels, c
     for (int t = 0; t < tiles; t++) {
         float tile[TILE_ROWS * TILE_COLS];
         const int i0 = pi0_tile_at(rows->count, tiles, t), some = pi0_tile_at(rows->count, tiles, t + 1) - i0;
-        (width == V_TILE ? ATT_WIDE : ATT_NARROW)[some](words, p_panels + (size_t)i0 * tile_line_words(att_words(keys)), panel, tile);
+        (width == V_TILE ? ATT_WIDE : ATT_NARROW)[some](words, p_panels + (size_t)i0 * tile_line_words(att_words(keys)), panel, tile,
+                                                        TILE_COLS);
         for (int i = 0; i < some; i++) {
             float *y = att_out(rows, i0 + i) + c;
             const vf keep = v_set1(rows->keep[i0 + i]);
-            for (int l = 0; l < cols; l += V_LANES)
-                v_put(y + l, v_fma(v_get(y + l, cols - l), keep, v_load(tile + i * TILE_COLS + l)), cols - l);
+            for (int l = 0; l < cols; l += V_LANES) {
+                const vf p_v = v_load(tile + i * TILE_COLS + l);
+                v_put(y + l, rows->started ? v_fma(v_get(y + l, cols - l), keep, p_v) : p_v, cols - l);
+            }
         }
     }
 }
@@ -154,6 +174,20 @@ static inline void att_mix_block(const att_rows *rows, const float *p_panels, co
     }
 }
 
+/* By the sums of the weights. A row that attended nothing is 0. */
+static inline void att_divide(const att_rows *rows)
+{
+    const int d = rows->a->d;
+    for (int i = 0; i < rows->count; i++) {
+        float *y = att_out(rows, i);
+        if (!rows->started)
+            memset(y, 0, (size_t)d * sizeof *y);
+        const vf factor = v_set1(rows->sum[i] == 0.0f ? 0.0f : 1.0f / rows->sum[i]);
+        for (int j = 0; j < d; j += V_LANES)
+            v_put(y + j, v_get(y + j, d - j) * factor, d - j);
+    }
+}
+
 static void attention(const pi0_attention *a, int kv_head, int r0, int r1, void *workspace)
 {
     float *panel = workspace, *s = panel + ATT_CHUNK * TILE_COLS, *p_panels = s + ATT_ROWS * ATT_KEYS;
@@ -163,10 +197,9 @@ static void attention(const pi0_attention *a, int kv_head, int r0, int r1, void 
     for (rows.first = r0 * heads; rows.first < r1 * heads; rows.first += rows.count) {
         rows.count = pi0_min_int(ATT_ROWS, r1 * heads - rows.first);
         int loaded = -1; /* column of the queries in q_panels */
-        for (int i = 0; i < rows.count; i++) {
+        for (int i = 0; i < rows.count; i++)
             rows.largest[i] = -INFINITY, rows.sum[i] = 0.0f;
-            memset(att_out(&rows, i), 0, (size_t)a->d * sizeof(float));
-        }
+        rows.started = false;
         for (int which = 0; which < 2; which++) {
             const att_run run = att_run_of(a, rows.head, which);
             for (int j = 0; j < run.keys; j += ATT_KEYS) {
@@ -182,14 +215,10 @@ static void attention(const pi0_attention *a, int kv_head, int r0, int r1, void 
                 }
                 att_weights(&rows, &run, j, keys, s, p_panels);
                 att_mix_block(&rows, p_panels, &run, j, keys, panel);
+                rows.started = true;
             }
         }
-        for (int i = 0; i < rows.count; i++) {
-            float *y = att_out(&rows, i); /* a row that attended nothing keeps its zeros */
-            const vf factor = v_set1(rows.sum[i] == 0.0f ? 0.0f : 1.0f / rows.sum[i]);
-            for (int j = 0; j < a->d; j += V_LANES)
-                v_put(y + j, v_get(y + j, a->d - j) * factor, a->d - j);
-        }
+        att_divide(&rows);
     }
 }
 

@@ -1,7 +1,16 @@
 /* gemm_bf16_tpl - products of bf16 by bf16 where the chip multiplies pairs of them and adds both to an f32.
  *
- * Needs of the folder's simd.h: v_dot_bf16(x, w, sum) on words of two, v_to_bf16(p), the V_LANES f32 at p and the next V_LANES as words of
- * two bf16, and for attention v_pair_bf16(low, high), words of one element of each. */
+ * Needs of the folder: v_dot_bf16(x, w, sum) on words of two, v_to_bf16(low, high), the f32 of one vector and then those of the next as
+ * words of two bf16, and for attention v_pair_bf16(low, high), words of one element of each. */
+
+/* The next 2 * V_LANES f32 as words; those beyond `left` are 0. */
+V_INLINE vf gemm_bf16_words(const float *x, int left)
+{
+    const vf zero = {0};
+    if (left >= 2 * V_LANES)
+        return v_to_bf16(v_load(x), v_load(x + V_LANES));
+    return v_to_bf16(left > 0 ? v_get(x, left) : zero, left > V_LANES ? v_get(x + V_LANES, left - V_LANES) : zero);
+}
 
 V_INLINE vf tile_load_pairs(const void *const *row, const float *factor, int column, pi0_dtype dtype, size_t element, int left)
 {
@@ -11,18 +20,20 @@ V_INLINE vf tile_load_pairs(const void *const *row, const float *factor, int col
         return (vf){0};
     if (dtype == PI0_BF16 && left >= 2 * V_LANES)
         return v_load_anywhere((const uint16_t *)from + element);
-    uint16_t pairs[2 * V_LANES] = {0};
+    if (dtype == PI0_F32)
+        return gemm_bf16_words((const float *)from + element, left);
     const int count = pi0_min_int(left, 2 * V_LANES);
     if (dtype == PI0_BF16) {
+        uint16_t pairs[2 * V_LANES] = {0};
         memcpy(pairs, (const uint16_t *)from + element, (size_t)count * sizeof pairs[0]);
         return v_load_anywhere(pairs);
     }
+    if (left >= 2 * V_LANES)
+        return v_to_bf16(v_widen(from, PI0_F16, element), v_widen(from, PI0_F16, element + V_LANES));
     float wide[2 * V_LANES] = {0};
-    for (int i = 0; i < count; i += V_LANES)
-        v_put(wide + i,
-              count - i >= V_LANES ? v_widen(from, dtype, element + (size_t)i) : v_widen_part(from, dtype, element + (size_t)i, count - i),
-              count - i);
-    return v_to_bf16(wide);
+    for (int i = 0; i < count; i++)
+        wide[i] = pi0_f32_from_f16(((const uint16_t *)from)[element + (size_t)i]);
+    return gemm_bf16_words(wide, count);
 }
 
 static inline void tile_pack_pairs(const void *const *row, pi0_dtype dtype, size_t k0, int k, void *panel)
@@ -56,12 +67,8 @@ static size_t gemm_bf16_x_bytes(int m, int k)
 /* A line of a panel: the first `left` of 2 * TILE_LINE elements, zeros behind them. */
 static inline void gemm_bf16_line(const float *x, int left, float *to)
 {
-    for (int j = 0; j < TILE_LINE; j += V_LANES, x += 2 * V_LANES, left -= 2 * V_LANES) {
-        float part[2 * V_LANES] = {0};
-        if (left > 0 && left < 2 * V_LANES)
-            memcpy(part, x, (size_t)left * sizeof part[0]);
-        v_store(to + j, v_to_bf16(left >= 2 * V_LANES ? x : part));
-    }
+    for (int j = 0; j < TILE_LINE; j += V_LANES, x += 2 * V_LANES, left -= 2 * V_LANES)
+        v_store(to + j, gemm_bf16_words(x, left));
 }
 
 static void gemm_bf16_prepare(const pi0_gemm *g, int k0, int k1, int t0, int t1, void *prepared)

@@ -281,7 +281,7 @@ static inline void gemm_tile(const gemm_form *f, int rows, int m, size_t line_wo
                              const float *weights, float *tile)
 {
     const float *x = lines + (size_t)m * line_words + (size_t)rows * (size_t)(k / f->group);
-    f->product[rows](tile_pad(gemm_words(f, kc), TILE_STEP), x, weights, tile);
+    f->product[rows](tile_pad(gemm_words(f, kc), TILE_STEP), x, weights, tile, TILE_COLS);
 }
 
 /* Pairs need the whole sum before they can be finished: steps of k are added up in a buffer, in the order in which y would be. */

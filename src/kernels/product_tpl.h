@@ -13,14 +13,15 @@
 #define PRODUCT_VECTORS V_TILE
 #endif
 
-V_INLINE void PRODUCT(rows)(const int rows, int words, const float *x, const float *w, float *out)
+V_INLINE void PRODUCT(rows)(const int rows, int words, const float *x, const float *w, float *out, size_t ldo)
 {
-    PRODUCT_SUM sum[TILE_ROWS][PRODUCT_VECTORS];
+    enum { CHAINS = PRODUCT_VECTORS == 1 ? 2 : 1 }; /* one vector a row is too few sums that do not wait for each other */
+    PRODUCT_SUM sum[TILE_ROWS][CHAINS][PRODUCT_VECTORS];
     V_UNROLL
     for (int i = 0; i < rows; i++) {
         V_UNROLL
-        for (int v = 0; v < PRODUCT_VECTORS; v++)
-            sum[i][v] = (PRODUCT_SUM){0};
+        for (int v = 0; v < CHAINS * PRODUCT_VECTORS; v++)
+            sum[i][v / PRODUCT_VECTORS][v % PRODUCT_VECTORS] = (PRODUCT_SUM){0};
     }
     for (; words > 0; words -= TILE_LINE, x += rows * TILE_LINE) {
         const float *line = x, *end = x + pi0_min_int(words, TILE_LINE);
@@ -35,7 +36,7 @@ V_INLINE void PRODUCT(rows)(const int rows, int words, const float *x, const flo
                     vf one = PRODUCT_X(line + i * TILE_LINE + step);
                     V_UNROLL
                     for (int v = 0; v < PRODUCT_VECTORS; v++)
-                        sum[i][v] = PRODUCT_STEP(one, b[v], sum[i][v]);
+                        sum[i][step % CHAINS][v] = PRODUCT_STEP(one, b[v], sum[i][step % CHAINS][v]);
                 }
                 w += PRODUCT_W_WORDS;
             }
@@ -45,14 +46,14 @@ V_INLINE void PRODUCT(rows)(const int rows, int words, const float *x, const flo
     for (int i = 0; i < rows; i++) {
         V_UNROLL
         for (int v = 0; v < PRODUCT_VECTORS; v++)
-            v_store(out + i * TILE_COLS + v * V_LANES, (vf)sum[i][v]);
+            v_store(out + (size_t)i * ldo + v * V_LANES, (vf)(CHAINS == 1 ? sum[i][0][v] : sum[i][0][v] + sum[i][CHAINS - 1][v]));
     }
 }
 
-#define PRODUCT_ROWS(n)                                                                                  \
-    static __attribute__((noinline)) void PRODUCT(n)(int words, const void *x, const void *w, void *out) \
-    {                                                                                                    \
-        PRODUCT(rows)(n, words, x, w, out);                                                              \
+#define PRODUCT_ROWS(n)                                                                                              \
+    static __attribute__((noinline)) void PRODUCT(n)(int words, const void *x, const void *w, void *out, size_t ldo) \
+    {                                                                                                                \
+        PRODUCT(rows)(n, words, x, w, out, ldo);                                                                     \
     }
 PRODUCT_ROWS(1)
 PRODUCT_ROWS(2)

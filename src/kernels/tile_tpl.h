@@ -13,8 +13,8 @@ enum {
     PEAK_CHAINS = 12              /* sums that do not wait for each other: more than latency times multipliers */
 };
 
-/* out[rows][TILE_COLS] = x panel * w panel over `words` words */
-typedef void (*tile_product)(int words, const void *x, const void *w, void *out);
+/* out[rows][ldo] = x panel * w panel over `words` words, TILE_COLS columns */
+typedef void (*tile_product)(int words, const void *x, const void *w, void *out, size_t ldo);
 
 static inline int tile_pad(int n, int to)
 {

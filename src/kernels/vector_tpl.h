@@ -163,6 +163,22 @@ V_INLINE vf v_exp(vf x)
     return v_scale(p, n);
 }
 
+/* 2^x for x <= 0 within 1.6e-7, relative; -inf gives 0, NaN stays NaN. Softmax needs no more: its arguments are differences from the
+ * largest. x = n + r with |r| <= 0.5; a polynomial of degree 5, 2^0 exactly 1. */
+V_INLINE vf v_exp2(vf x)
+{
+    const vf magic = v_set1(12582912.0f); /* as in v_exp */
+    x = v_max(x, v_set1(-151.0f));        /* 2^-151 rounds to 0 */
+    const vf n = x + magic - magic, r = x - n;
+    vf p = v_set1(0.00132186722f);
+    p = v_fma(p, r, v_set1(0.00967169832f));
+    p = v_fma(p, r, v_set1(0.0555089302f));
+    p = v_fma(p, r, v_set1(0.24022238f));
+    p = v_fma(p, r, v_set1(0.693146884f));
+    p = v_fma(p, r, v_set1(1.0f));
+    return v_scale(p, n);
+}
+
 /* The tanh form: x/2 (1 + tanh u) = x / (1 + e^-2u), without the cancellation that 1 + tanh has for negative u. */
 V_INLINE vf v_gelu(vf x)
 {

@@ -24,16 +24,16 @@ V_INLINE vf v_dot_bf16(vf x, vf w, vf sum)
     return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x, (__m512bh)w);
 }
 
-V_INLINE vf v_to_bf16(const float *p)
+V_INLINE vf v_to_bf16(vf low, vf high)
 {
-    return (vf)_mm512_cvtne2ps_pbh((__m512)v_load(p + V_LANES), (__m512)v_load(p));
+    return (vf)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
 }
 
 V_INLINE vf v_pair_bf16(vf low, vf high)
 {
-    const __m512i a = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh((__m512)low));
-    const __m512i b = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh((__m512)high));
-    return (vf)_mm512_or_si512(a, _mm512_slli_epi32(b, 16));
+    static const uint16_t zip[2 * V_LANES] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                              8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    return (vf)_mm512_permutexvar_epi16((__m512i)v_load_anywhere(zip), (__m512i)v_to_bf16(low, high));
 }
 
 #include "kernels/gemm_bf16_tpl.h"

@@ -24,9 +24,9 @@ V_INLINE vf v_dot_bf16(vf x, vf w, vf sum)
     return (vf)vbfdotq_f32((float32x4_t)sum, (bfloat16x8_t)x, (bfloat16x8_t)w);
 }
 
-V_INLINE vf v_to_bf16(const float *p)
+V_INLINE vf v_to_bf16(vf low, vf high)
 {
-    return (vf)vcvtq_high_bf16_f32(vcvtq_low_bf16_f32((float32x4_t)v_load(p)), (float32x4_t)v_load(p + V_LANES));
+    return (vf)vcvtq_high_bf16_f32(vcvtq_low_bf16_f32((float32x4_t)low), (float32x4_t)high);
 }
 
 V_INLINE vf v_pair_bf16(vf low, vf high)
