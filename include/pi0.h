@@ -387,7 +387,8 @@ typedef struct pi0_pack_report {
 /* Writes one file (docs/formats.md) that every function with a model's path takes: the tensors that inference reads, weights in the order
  * of the kernels that options->device, isa and precision choose, the recipe as options make it, statistics, tokenizer, SHA-256 of the
  * source files, a checksum of each tensor. path may be a packed file itself. Goes to a temporary name and is renamed: failure or cancel
- * leaves nothing and an older file untouched. report may be NULL. */
+ * leaves nothing and an older file untouched. Stages of options->progress: "verify" and "hash" while it reads the source, "write" from
+ * before the new file is made. report may be NULL. */
 PI0_API pi0_status pi0_pack(const char *path, const pi0_options *options, const char *to, pi0_pack_report *report, pi0_error *err);
 
 /* Reads all of a packed file and compares every checksum: PI0_ERR_FORMAT lists the tensors that are damaged. Of options only progress is
