@@ -101,7 +101,8 @@ typedef struct pi0_arrays pi0_arrays;
 
 PI0_API pi0_status pi0_arrays_read(const char *path, pi0_arrays **out, pi0_error *err); /* .npy or .npz, told by content */
 
-/* The same without the arrays named ref/... and gate/..., which belong to `pi0 check`: they are not decoded, so may be of any kind. */
+/* The same without the arrays named ref/... and gate/..., which belong to `pi0 check`: they are not decoded, so may be of any kind. A
+ * single array without a name is no observation: PI0_ERR_FORMAT. */
 PI0_API pi0_status pi0_observation_read(const char *path, pi0_arrays **out, pi0_error *err);
 PI0_API size_t pi0_arrays_count(const pi0_arrays *arrays);
 PI0_API const pi0_array *pi0_arrays_at(const pi0_arrays *arrays, size_t index);
