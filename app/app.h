@@ -33,6 +33,7 @@ extern const app_command app_infer, app_check, app_inspect, app_synth, app_pack,
 
 /* Shared option tables. */
 extern const app_option app_general_options[];     /* --json, --quiet */
+extern const app_option app_chunk_options[];       /* --steps, --horizon */
 extern const app_option app_model_options[];       /* how MODEL is opened */
 extern const app_option app_observation_options[]; /* what the robot sees */
 

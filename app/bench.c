@@ -4,6 +4,7 @@
 #include "app.h"
 #include "bench_model.h"
 #include "bench_report.h"
+#include "describe.h"
 #include "ladder.h"
 #include "model_options.h"
 
@@ -22,8 +23,6 @@ static const app_option options[] = {
      .min = 1,
      .max = APP_MAX_IDS,
      .help = "a prompt of N tokens that are given as ids (default: a sentence, tokenized in every run)"},
-    {.name = "steps", .kind = APP_INT, .metavar = "N", .min = 1, .max = 1000, .help = "flow-matching steps (default: the recipe's)"},
-    {.name = "horizon", .kind = APP_INT, .metavar = "N", .min = 1, .max = 4096, .help = "rows of the chunk (default: the recipe's)"},
     {.name = "batch",
      .kind = APP_INT,
      .choices = "auto",
@@ -188,20 +187,11 @@ static pi0_status prepare(app_context *app, bench_run *run, app_phase *phase, pi
 
 /* ------------------------------------------------------------------ results */
 
-static void add_json(app_text *out, json_t *object)
-{
-    char *text = object ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    out->failed = !text;
-    app_text_add(out, "%s\n", text ? text : "");
-    free(text);
-    json_decref(object);
-}
-
 static int print_result(app_context *app, const app_measured *result)
 {
     app_text out = {0};
     if (app->json)
-        add_json(&out, app_bench_json(result));
+        app_describe_json(&out, app_bench_json(result));
     else
         app_bench_page(&out, result, app_args_flag(&app->args, "markdown"));
     int code = app_print(&app->report, &out);
@@ -213,7 +203,7 @@ static int print_ladder(app_context *app, const app_ladder *ladder)
 {
     app_text out = {0};
     if (app->json)
-        add_json(&out, app_ladder_json(ladder));
+        app_describe_json(&out, app_ladder_json(ladder));
     else
         app_ladder_page(&out, ladder, app_args_flag(&app->args, "markdown"));
     int code = app_print(&app->report, &out);
@@ -363,6 +353,6 @@ const app_command app_bench = {
                 "  pi0 bench --size base --model pi0 --cameras 2 --prompt-tokens 20 --json\n"
                 "  pi0 bench --size small --ablate=full --markdown\n"
                 "  pi0 bench --size small --scenario data\n",
-    .syntax = {.tables = {options, app_model_options, app_general_options}, .names = names, .max_positional = 1},
+    .syntax = {.tables = {options, app_chunk_options, app_model_options, app_general_options}, .names = names, .max_positional = 1},
     .run = bench,
 };

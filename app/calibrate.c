@@ -12,8 +12,6 @@
 
 static const app_option options[] = {
     {.name = "output", .letter = 'o', .kind = APP_TEXT, .metavar = "FILE.json", .help = "where to write the calibration"},
-    {.name = "steps", .kind = APP_INT, .metavar = "N", .min = 1, .max = 1000, .help = "flow-matching steps (default: the recipe's)"},
-    {.name = "horizon", .kind = APP_INT, .metavar = "N", .min = 1, .max = 4096, .help = "rows of the chunk (default: the recipe's)"},
     {.name = "cosine",
      .kind = APP_TEXT,
      .metavar = "C",
@@ -57,19 +55,16 @@ static pi0_status read_file(const char *path, calibrate_run *run, pi0_error *err
     const bool preprocessed = pi0_arrays_find(*file, "tokens") != NULL;
     if (run->n_files++ == 0)
         run->preprocessed = preprocessed;
-    const pi0_array *noise = pi0_arrays_find(*file, "noise");
+    const int rows = app_noise_rows(pi0_arrays_find(*file, "noise"));
     int *horizon = &run->settings.options.horizon;
-    if (noise && noise->rank >= 2 && noise->shape[noise->rank - 2] > 0 && noise->shape[noise->rank - 2] <= 4096) {
-        const int rows = (int)noise->shape[noise->rank - 2];
-        if (*horizon && *horizon != rows) {
-            app_err(err, PI0_ERR_ARGUMENT, "the noise of an observation has another number of rows");
-            app_err_field(err->where, "%.400s: noise", path);
-            app_err_field(err->expected, "%d, as --horizon or an earlier file has it", *horizon);
-            app_err_field(err->got, "%d", rows);
-            return err->status;
-        }
-        *horizon = rows;
+    if (rows && *horizon && *horizon != rows) {
+        app_err(err, PI0_ERR_ARGUMENT, "the noise of an observation has another number of rows");
+        app_err_field(err->where, "%.400s: noise", path);
+        app_err_field(err->expected, "%d, as --horizon or an earlier file has it", *horizon);
+        app_err_field(err->got, "%d", rows);
+        return err->status;
     }
+    *horizon = rows ? rows : *horizon;
     if (preprocessed == run->preprocessed)
         return PI0_OK;
     app_err(err, PI0_ERR_ARGUMENT, "raw and preprocessed observations cannot be mixed");
@@ -316,7 +311,7 @@ const app_command app_calibrate = {
         "  pi0 calibrate ~/my_policy --obs first.npz --obs second.npz --obs third.npz -o calibration.json\n"
         "  pi0 calibrate ~/my_policy ref1.npz ref2.npz -o calibration.json --json\n"
         "  pi0 infer ~/my_policy --obs first.npz --precision int8:auto --calibration calibration.json\n",
-    .syntax = {.tables = {options, app_observation_options, app_model_options, app_general_options},
+    .syntax = {.tables = {options, app_observation_options, app_chunk_options, app_model_options, app_general_options},
                .names = names,
                .min_positional = 1,
                .max_positional = 1 + MOST_OBSERVATIONS},

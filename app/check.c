@@ -38,7 +38,7 @@ typedef struct row {
 } row;
 
 typedef struct check_run {
-    app_model_settings settings;
+    app_policy policy;
     pi0_arrays *reference;
     bool preprocessed;
     int steps;
@@ -117,13 +117,14 @@ static pi0_status read_reference(app_context *app, check_run *run, pi0_error *er
     run->preprocessed = pi0_arrays_find(run->reference, "tokens") != NULL;
     if (run->steps == 0)
         run->steps = (int)app_args_int(&app->args, "steps", 0);
-    if (noise->rank >= 2 && noise->shape[noise->rank - 2] > 0 && noise->shape[noise->rank - 2] <= 4096)
-        run->settings.options.horizon = (int)noise->shape[noise->rank - 2];
+    if (app_noise_rows(noise))
+        run->policy.settings.options.horizon = app_noise_rows(noise);
     return PI0_OK;
 }
 
-static pi0_status give_observation(check_run *run, pi0_session *session, pi0_error *err)
+static pi0_status give_observation(check_run *run, pi0_error *err)
 {
+    pi0_session *session = run->policy.session;
     pi0_status status = pi0_set_observation(session, run->reference, run->preprocessed, err);
     if (status != PI0_OK || pi0_arrays_find(run->reference, "noise"))
         return status;
@@ -136,33 +137,32 @@ static pi0_status give_observation(check_run *run, pi0_session *session, pi0_err
     return status;
 }
 
-static pi0_status infer_once(app_context *app, check_run *run, bool taps, pi0_model **model, pi0_session **session, app_phase *phase,
-                             pi0_error *err)
+static pi0_status infer_once(app_context *app, check_run *run, bool taps, app_phase *phase, pi0_error *err)
 {
-    run->settings.options.stages = taps;
+    pi0_options *chosen = &run->policy.settings.options;
+    chosen->stages = taps;
     /* the second opening would only repeat what the first one said */
     if (!taps)
-        run->settings.options.log = NULL;
+        chosen->log = NULL;
     *phase = APP_READING;
-    pi0_status status = pi0_open(app->args.positional[0], &run->settings.options, model, err);
+    app_policy_shut(&run->policy);
+    pi0_status status = app_policy_open(app, &run->policy, err);
     if (status == PI0_OK)
-        status = pi0_session_open(*model, 0, session, err);
-    if (status == PI0_OK)
-        status = give_observation(run, *session, err);
+        status = give_observation(run, err);
     if (status != PI0_OK)
         return status;
     *phase = APP_COMPUTING;
-    return pi0_infer(session, 1, run->steps, err);
+    return pi0_infer(&run->policy.session, 1, run->steps, err);
 }
 
-static void compare_stage(check_run *run, row *r, const pi0_session *session)
+static void compare_stage(check_run *run, row *r)
 {
     pi0_error err = {0};
     char name[1100], got_text[128], reference_text[128];
     snprintf(name, sizeof name, "ref/%s", r->stage);
     const pi0_array *reference = pi0_arrays_find(run->reference, name);
     pi0_array got;
-    if (pi0_stage(session, r->stage, &got, &err) != PI0_OK) {
+    if (pi0_stage(run->policy.session, r->stage, &got, &err) != PI0_OK) {
         snprintf(r->note, sizeof r->note, "this run has no such stage");
         pi0_error_clear(&err);
         return;
@@ -184,8 +184,9 @@ static void compare_stage(check_run *run, row *r, const pi0_session *session)
     r->passed = app_gate_holds(&r->gate, &r->difference);
 }
 
-static pi0_status keep_actions(check_run *run, const pi0_session *session, pi0_error *err)
+static pi0_status keep_actions(check_run *run, pi0_error *err)
 {
+    const pi0_session *session = run->policy.session;
     int rows = 0, columns = 0;
     const float *raw = pi0_actions_raw(session, &rows, &columns);
     run->raw_count = raw ? (size_t)rows * (size_t)columns : 0;
@@ -203,8 +204,9 @@ static pi0_status keep_actions(check_run *run, const pi0_session *session, pi0_e
 }
 
 /* Watching the stages must not change the result. */
-static void compare_untapped(check_run *run, const pi0_session *session)
+static void compare_untapped(check_run *run)
 {
+    const pi0_session *session = run->policy.session;
     row *r = &run->rows[run->n_rows++];
     int rows = 0, columns = 0;
     const float *raw = pi0_actions_raw(session, &rows, &columns);
@@ -221,36 +223,32 @@ static void compare_untapped(check_run *run, const pi0_session *session)
 }
 
 /* The products as the model has them, then once more in f32 with int8 beside it. */
-static pi0_status measure_layers(app_context *app, check_run *run, pi0_model **model, pi0_session **session, app_phase *phase,
-                                 pi0_error *err)
+static pi0_status measure_layers(app_context *app, check_run *run, app_phase *phase, pi0_error *err)
 {
-    pi0_status status = app_layers_take(&run->layers, *model, err);
-    pi0_session_close(session);
-    pi0_close(model);
+    pi0_status status = app_layers_take(&run->layers, run->policy.model, err);
     if (status != PI0_OK)
         return status;
-    run->settings.options.precision = "f32";
-    run->settings.options.calibration = NULL;
-    run->settings.options.layer_errors = 1;
-    status = infer_once(app, run, false, model, session, phase, err);
+    pi0_options *chosen = &run->policy.settings.options;
+    chosen->precision = "f32";
+    chosen->calibration = NULL;
+    chosen->layer_errors = 1;
+    status = infer_once(app, run, false, phase, err);
     if (status == PI0_OK)
-        app_layers_measure(&run->layers, *model);
+        app_layers_measure(&run->layers, run->policy.model);
     return status;
 }
 
 static pi0_status compute(app_context *app, check_run *run, app_phase *phase, pi0_error *err)
 {
-    pi0_model *model = NULL;
-    pi0_session *session = NULL;
     *phase = APP_READING;
-    pi0_status status = app_model_settings_fill(app, &run->settings, err);
+    pi0_status status = app_model_settings_fill(app, &run->policy.settings, err);
     if (status == PI0_OK)
         status = read_reference(app, run, err);
     if (status == PI0_OK)
-        status = infer_once(app, run, true, &model, &session, phase, err);
+        status = infer_once(app, run, true, phase, err);
     if (status != PI0_OK)
-        goto done;
-    const pi0_info *info = pi0_model_info(model);
+        return status;
+    const pi0_info *info = pi0_model_info(run->policy.model);
     snprintf(run->device, sizeof run->device, "%s", info->device);
     snprintf(run->precision, sizeof run->precision, "%s", info->precision);
     snprintf(run->model, sizeof run->model, "%s", info->model);
@@ -258,20 +256,15 @@ static pi0_status compute(app_context *app, check_run *run, app_phase *phase, pi
         run->steps = info->steps;
     run->gates.precision = run->precision;
     for (size_t i = 0; i < run->n_rows; i++)
-        compare_stage(run, &run->rows[i], session);
-    status = keep_actions(run, session, err);
-    /* one at a time: two open models would need twice the memory */
-    pi0_session_close(&session);
-    pi0_close(&model);
+        compare_stage(run, &run->rows[i]);
+    status = keep_actions(run, err);
     if (status == PI0_OK)
-        status = infer_once(app, run, false, &model, &session, phase, err);
+        status = infer_once(app, run, false, phase, err);
     if (status == PI0_OK)
-        compare_untapped(run, session);
+        compare_untapped(run);
     if (status == PI0_OK && app_args_flag(&app->args, "layers"))
-        status = measure_layers(app, run, &model, &session, phase, err);
-done:
-    pi0_session_close(&session);
-    pi0_close(&model);
+        status = measure_layers(app, run, phase, err);
+    app_policy_shut(&run->policy);
     return status;
 }
 
@@ -447,7 +440,7 @@ static int check(app_context *app)
     free(run.robot);
     app_layers_release(&run.layers);
     pi0_arrays_free(&run.reference);
-    app_model_settings_release(&run.settings);
+    app_policy_release(&run.policy);
     return code;
 }
 

@@ -1,10 +1,22 @@
 #include "describe.h"
 
-#include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "render.h"
+
+static int add_bytes(const char *bytes, size_t count, void *text)
+{
+    app_text_bytes(text, bytes, count);
+    return ((app_text *)text)->failed ? -1 : 0;
+}
+
+void app_describe_json(app_text *out, json_t *value)
+{
+    if (json_dump_callback(value, add_bytes, out, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) != 0)
+        out->failed = true;
+    app_text_add(out, "\n");
+    json_decref(value);
+}
 
 int app_describe_print(app_context *app, const char *json_text, const char *without)
 {
@@ -20,10 +32,7 @@ int app_describe_print(app_context *app, const char *json_text, const char *with
         json_object_del(root, without);
     app_text out = {0};
     if (app->json) {
-        char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-        out.failed = !text;
-        app_text_add(&out, "%s\n", text ? text : "");
-        free(text);
+        app_describe_json(&out, json_incref(root));
     } else {
         app_render(&out, root, 110);
     }

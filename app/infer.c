@@ -13,8 +13,6 @@
 #include "signals.h"
 
 static const app_option options[] = {
-    {.name = "steps", .kind = APP_INT, .metavar = "N", .min = 1, .max = 1000, .help = "flow-matching steps (default: the recipe's)"},
-    {.name = "horizon", .kind = APP_INT, .metavar = "N", .min = 1, .max = 4096, .help = "rows of the chunk (default: the recipe's)"},
     {.name = "output",
      .letter = 'o',
      .kind = APP_TEXT,
@@ -36,10 +34,8 @@ static const app_option options[] = {
 };
 
 typedef struct infer_run {
-    app_model_settings settings;
+    app_policy policy;
     app_observation observation;
-    pi0_model *model;
-    pi0_session *session;
     app_result result;
     pi0_timing *timings;
     double *starts_ms;
@@ -108,16 +104,16 @@ static pi0_status infer_once(const app_context *app, infer_run *run, size_t numb
     bool raw = app_args_flag(&app->args, "raw") || run->observation.preprocessed;
     *phase = APP_READING;
     double start = app_now_ms();
-    pi0_session_reset(run->session, seed);
-    pi0_status status = app_observation_apply(&run->observation, pi0_model_info(run->model), run->session, err);
+    pi0_session_reset(run->policy.session, seed);
+    pi0_status status = app_observation_apply(&run->observation, pi0_model_info(run->policy.model), run->policy.session, err);
     if (status != PI0_OK)
         return status;
     *phase = APP_COMPUTING;
-    status = pi0_infer(&run->session, 1, (int)app_args_int(&app->args, "steps", 0), err);
+    status = pi0_infer(&run->policy.session, 1, (int)app_args_int(&app->args, "steps", 0), err);
     if (status != PI0_OK)
         return status;
     app_result result;
-    status = app_result_take(run->session, raw, &result, err);
+    status = app_result_take(run->policy.session, raw, &result, err);
     if (status != PI0_OK)
         return status;
     if (number == 0) {
@@ -139,9 +135,9 @@ static pi0_status infer_once(const app_context *app, infer_run *run, size_t numb
 /* What will be computed with, before it is. */
 static void note_model(app_context *app, const infer_run *run)
 {
-    const pi0_info *info = pi0_model_info(run->model);
+    const pi0_info *info = pi0_model_info(run->policy.model);
     app_text memory = {0};
-    app_text_size(&memory, (double)pi0_model_memory(run->model).total);
+    app_text_size(&memory, (double)pi0_model_memory(run->policy.model).total);
     app_note(&app->report, "%s, %s layout, %s on %s (%s kernels, %d threads), %s of memory", info->model, info->layout, info->precision,
              info->device, info->isa, info->threads, memory.data ? memory.data : "?");
     app_text_release(&memory);
@@ -170,16 +166,15 @@ static pi0_status compute(app_context *app, infer_run *run, app_phase *phase, pi
     *phase = APP_READING;
     status = app_observation_load(args, &run->observation, err);
     if (status == PI0_OK)
-        status = app_model_settings_fill(app, &run->settings, err);
+        status = app_model_settings_fill(app, &run->policy.settings, err);
     if (status != PI0_OK)
         return status;
-    run->settings.options.stages = app_args_text(args, "dump") || app_args_text(args, "record");
-    run->settings.options.preprocessed = run->observation.preprocessed;
-    if (!run->settings.options.horizon)
-        run->settings.options.horizon = app_observation_rows(&run->observation);
-    status = pi0_open(args->positional[0], &run->settings.options, &run->model, err);
-    if (status == PI0_OK)
-        status = pi0_session_open(run->model, app_args_unsigned(args, "seed", 0), &run->session, err);
+    pi0_options *chosen = &run->policy.settings.options;
+    chosen->stages = app_args_text(args, "dump") || app_args_text(args, "record");
+    chosen->preprocessed = run->observation.preprocessed;
+    if (!chosen->horizon)
+        chosen->horizon = app_observation_rows(&run->observation);
+    status = app_policy_open(app, &run->policy, err);
     if (status != PI0_OK)
         return status;
     note_model(app, run);
@@ -196,7 +191,7 @@ static pi0_status compute(app_context *app, infer_run *run, app_phase *phase, pi
 
 static app_curves curves_of(const infer_run *run, char *title, size_t size)
 {
-    const pi0_info *info = pi0_model_info(run->model);
+    const pi0_info *info = pi0_model_info(run->policy.model);
     snprintf(title, size, "%s action chunk, %d steps of %d joints%s", info->model, run->result.rows, run->result.columns,
              run->result.raw ? ", model space" : "");
     return (app_curves){.values = run->result.actions,
@@ -218,15 +213,15 @@ static pi0_status write_text(const char *path, app_text *text, pi0_error *err)
 static pi0_status write_outputs(const app_context *app, const infer_run *run, pi0_error *err)
 {
     const app_args *args = &app->args;
-    const pi0_info *info = pi0_model_info(run->model);
+    const pi0_info *info = pi0_model_info(run->policy.model);
     const char *path;
     pi0_status status = PI0_OK;
     if ((path = app_args_text(args, "output")))
-        status = app_result_write(path, &run->result, info, pi0_model_memory(run->model), err);
+        status = app_result_write(path, &run->result, info, pi0_model_memory(run->policy.model), err);
     if (status == PI0_OK && (path = app_args_text(args, "dump")))
-        status = app_dump_write(path, run->session, err);
+        status = app_dump_write(path, run->policy.session, err);
     if (status == PI0_OK && (path = app_args_text(args, "record")))
-        status = app_record_write(path, &run->observation, run->session, err);
+        status = app_record_write(path, &run->observation, run->policy.session, err);
     if (status == PI0_OK && (path = app_args_text(args, "trace"))) {
         app_text text = {0};
         app_trace_json(&text, run->timings, run->starts_ms, run->runs, info);
@@ -253,11 +248,11 @@ static size_t terminal_width(void)
 
 static int print_result(app_context *app, const infer_run *run)
 {
-    const pi0_info *info = pi0_model_info(run->model);
+    const pi0_info *info = pi0_model_info(run->policy.model);
     size_t width = terminal_width();
     app_text out = {0};
     if (app->json) {
-        app_result_json(&out, &run->result, info, pi0_model_memory(run->model));
+        app_result_json(&out, &run->result, info, pi0_model_memory(run->policy.model));
     } else if (!app_args_text(&app->args, "output")) {
         app_result_table(&out, &run->result, info, width);
         if (width || app_args_flag(&app->args, "sketch")) {
@@ -277,10 +272,8 @@ static void release(infer_run *run)
     app_result_release(&run->result);
     free(run->timings);
     free(run->starts_ms);
-    pi0_session_close(&run->session);
-    pi0_close(&run->model);
+    app_policy_release(&run->policy);
     app_observation_release(&run->observation);
-    app_model_settings_release(&run->settings);
 }
 
 static int infer(app_context *app)
@@ -318,7 +311,7 @@ const app_command app_infer = {
         "  pi0 infer ~/my_policy --image top=top.png --image wrist=wrist.jpg --state 0.1,-0.4,0,0,0.2,0 --prompt \"pick up the cube\"\n"
         "  pi0 infer pi0_aloha_sim_dir --config pi0_aloha_sim --obs episode.npz -o actions.npy --plot actions.svg\n"
         "  pi0 infer ~/my_policy --obs episode.npz --record ref.npz     and on another machine: pi0 check ~/my_policy ref.npz\n",
-    .syntax = {.tables = {options, app_observation_options, app_model_options, app_general_options},
+    .syntax = {.tables = {options, app_observation_options, app_chunk_options, app_model_options, app_general_options},
                .names = names,
                .min_positional = 1,
                .max_positional = 1},

@@ -10,6 +10,12 @@ const app_option app_general_options[] = {
     {.name = NULL},
 };
 
+const app_option app_chunk_options[] = {
+    {.name = "steps", .kind = APP_INT, .metavar = "N", .min = 1, .max = 1000, .help = "flow-matching steps (default: the recipe's)"},
+    {.name = "horizon", .kind = APP_INT, .metavar = "N", .min = 1, .max = 4096, .help = "rows of the chunk (default: the recipe's)"},
+    {.name = NULL},
+};
+
 const app_option app_model_options[] = {
     {.name = "config", .kind = APP_TEXT, .metavar = "NAME", .help = "an openpi config, such as pi0_aloha_sim or pi05_libero"},
     {.name = "recipe",
@@ -124,4 +130,24 @@ void app_model_settings_release(app_model_settings *settings)
     free(settings->hf_home);
     free(settings->openpi_home);
     memset(settings, 0, sizeof *settings);
+}
+
+pi0_status app_policy_open(const app_context *app, app_policy *policy, pi0_error *err)
+{
+    pi0_status status = pi0_open(app->args.positional[0], &policy->settings.options, &policy->model, err);
+    if (status == PI0_OK)
+        status = pi0_session_open(policy->model, app_args_unsigned(&app->args, "seed", 0), &policy->session, err);
+    return status;
+}
+
+void app_policy_shut(app_policy *policy)
+{
+    pi0_session_close(&policy->session);
+    pi0_close(&policy->model);
+}
+
+void app_policy_release(app_policy *policy)
+{
+    app_policy_shut(policy);
+    app_model_settings_release(&policy->settings);
 }

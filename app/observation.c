@@ -234,13 +234,15 @@ pi0_status app_observation_load(const app_args *args, app_observation *observati
     return status;
 }
 
+int app_noise_rows(const pi0_array *noise)
+{
+    const int64_t rows = noise && noise->rank >= 2 ? noise->shape[noise->rank - 2] : 0;
+    return rows > 0 && rows <= 4096 ? (int)rows : 0;
+}
+
 int app_observation_rows(const app_observation *observation)
 {
-    const pi0_array *noise = observation->preprocessed ? pi0_arrays_find(observation->all, "noise") : NULL;
-    if (!noise || noise->rank < 2)
-        return 0;
-    const int64_t rows = noise->shape[noise->rank - 2];
-    return rows > 0 && rows <= 4096 ? (int)rows : 0;
+    return observation->preprocessed ? app_noise_rows(pi0_arrays_find(observation->all, "noise")) : 0;
 }
 
 static bool names_slot(const pi0_info *info, int slot, const char *name)

@@ -37,6 +37,9 @@ pi0_status app_state_read(const char *text, double **out, size_t *count, pi0_err
 /* Noise [H,A] or [1,H,A] of any float type -> heap floats. `where` names it in an error. */
 pi0_status app_noise_take(const pi0_array *array, const char *where, float **out, int *rows, int *columns, pi0_error *err);
 
+/* The horizon that noise [...,H,A] has; 0 for NULL, or what cannot be one. */
+int app_noise_rows(const pi0_array *noise);
+
 /* One element as a double, whatever the array's numeric type. */
 double app_array_value(const pi0_array *array, size_t index);
 size_t app_array_count(const pi0_array *array);

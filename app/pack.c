@@ -1,4 +1,3 @@
-#include <stdlib.h>
 #include <string.h>
 
 #include "app.h"
@@ -85,13 +84,17 @@ static pi0_status check_combination(const app_args *args, pi0_error *err)
     return err->status;
 }
 
-/* Under the name given, or under that of the file which it leads to. */
-static bool is_about(const pi0_error *err, const char *path)
+typedef struct pack_progress {
+    app_report *report;
+    bool writing;
+} pack_progress;
+
+/* An error of the same kind means another thing once the new file is being written. */
+static int watch(void *user, const char *stage, uint64_t done, uint64_t total)
 {
-    char *target = realpath(path, NULL);
-    const bool is = strstr(err->where, path) == err->where || (target && strstr(err->where, target) == err->where);
-    free(target);
-    return is;
+    pack_progress *progress = user;
+    progress->writing = strcmp(stage, "write") == 0;
+    return app_report_progress(progress->report, stage, done, total);
 }
 
 static int pack(app_context *app)
@@ -109,15 +112,16 @@ static int pack(app_context *app)
         app_model_settings_release(&settings);
         return app_fail(&app->report, &err, APP_WRITING);
     }
+    pack_progress progress = {.report = &app->report};
+    settings.options.progress = watch;
+    settings.options.progress_user = &progress;
     app_signals_hold();
     const pi0_status status = output ? pi0_pack(model, &settings.options, output, &report, &err)
                                      : pi0_pack_verify(model, &settings.options, &tensors, &bytes, &err);
     app_signals_release();
     app_model_settings_release(&settings);
-    if (status != PI0_OK) {
-        const bool writing = output && status == PI0_ERR_IO && is_about(&err, output);
-        return app_fail(&app->report, &err, writing ? APP_WRITING : APP_READING);
-    }
+    if (status != PI0_OK)
+        return app_fail(&app->report, &err, progress.writing && status == PI0_ERR_IO ? APP_WRITING : APP_READING);
     return output ? print_packed(app, output, &report) : print_verified(app, model, tensors, bytes);
 }
 

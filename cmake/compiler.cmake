@@ -40,7 +40,7 @@ else()
     # Where a variable lives in unrolled code costs the compiler as long as the code itself: -g1 keeps lines and functions. A Debug build
     # has everything.
     add_compile_options($<$<CONFIG:RelWithDebInfo>:-g1>)
-    set(PI0_KERNEL_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O3> ${math})
+    set(PI0_KERNEL_OPTIONS $<$<CONFIG:RelWithDebInfo,Release,MinSizeRel>:-O3> ${math})
 endif()
 
 if((PI0_SANITIZE OR PI0_FUZZ) AND CMAKE_C_COMPILER_ID STREQUAL "GNU")

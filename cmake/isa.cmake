@@ -35,7 +35,7 @@ function(pi0_isa_select sources_name definitions_name)
         if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(${processors})$")
             if(PI0_EMULATE_AVX512 AND isa MATCHES "^avx512")
                 list(FILTER flags EXCLUDE REGEX "^-mavx512")
-                list(APPEND flags -I${PROJECT_SOURCE_DIR}/tests/emulate -Wno-psabi -O1 -g0) # optimised, they take minutes to compile
+                list(APPEND flags -I${PROJECT_SOURCE_DIR}/tests/emulate -Wno-psabi)
                 list(APPEND definitions PI0_EMULATE_AVX512=1)
             endif()
             set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${flags})

@@ -101,7 +101,8 @@ typedef struct pi0_arrays pi0_arrays;
 
 PI0_API pi0_status pi0_arrays_read(const char *path, pi0_arrays **out, pi0_error *err); /* .npy or .npz, told by content */
 
-/* The same without the arrays named ref/... and gate/..., which belong to `pi0 check`: they are not decoded, so may be of any kind. */
+/* The same without the arrays named ref/... and gate/..., which belong to `pi0 check`: they are not decoded, so may be of any kind. A
+ * single array without a name is no observation: PI0_ERR_FORMAT. */
 PI0_API pi0_status pi0_observation_read(const char *path, pi0_arrays **out, pi0_error *err);
 PI0_API size_t pi0_arrays_count(const pi0_arrays *arrays);
 PI0_API const pi0_array *pi0_arrays_at(const pi0_arrays *arrays, size_t index);
@@ -387,7 +388,8 @@ typedef struct pi0_pack_report {
 /* Writes one file (docs/formats.md) that every function with a model's path takes: the tensors that inference reads, weights in the order
  * of the kernels that options->device, isa and precision choose, the recipe as options make it, statistics, tokenizer, SHA-256 of the
  * source files, a checksum of each tensor. path may be a packed file itself. Goes to a temporary name and is renamed: failure or cancel
- * leaves nothing and an older file untouched. report may be NULL. */
+ * leaves nothing and an older file untouched. Stages of options->progress: "verify" and "hash" while it reads the source, "write" from
+ * before the new file is made. report may be NULL. */
 PI0_API pi0_status pi0_pack(const char *path, const pi0_options *options, const char *to, pi0_pack_report *report, pi0_error *err);
 
 /* Reads all of a packed file and compares every checksum: PI0_ERR_FORMAT lists the tensors that are damaged. Of options only progress is

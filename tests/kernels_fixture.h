@@ -33,6 +33,7 @@ static inline int load_isas(void **state)
             print_message("instruction set %s not tested: %s\n", report[i].name, report[i].reason);
             continue;
         }
+        print_message("instruction set %s tested\n", report[i].name);
         if (pi0_kernels_select(report[i].name, &isas[isa_count++], NULL) != PI0_OK)
             return 1;
     }

@@ -265,3 +265,29 @@ long pi0_test_allocation_count(void)
 {
     return atomic_load(&counted);
 }
+
+void pi0_test_fail_allocations(const char *name, pi0_test_call *call, void *context, pi0_test_sweep which)
+{
+    pi0_error err = {0};
+    pi0_test_fail_allocation(0);
+    PI0_ASSERT_OK(call(context, &err), &err);
+    const long total = pi0_test_allocation_count(), tail = total - which.last;
+    long failures = 0, wrong = 0;
+    for (long n = 1; n <= total; n += n < which.first || n > tail ? 1 : which.stride) {
+        pi0_test_fail_allocation(n);
+        const pi0_status status = call(context, &err);
+        if (!pi0_test_allocation_failed())
+            break;
+        if (status != PI0_ERR_MEMORY && status != PI0_ERR_IO) {
+            print_error("%s: with allocation %ld of %ld failing the status is %s: %s\n", name, n, total, pi0_status_name(status), err.what);
+            wrong++;
+        }
+        pi0_error_clear(&err);
+        failures++;
+    }
+    assert_int_equal(wrong, 0);
+    assert_true(failures > 0);
+    print_message("%s: %ld allocations, %ld of them failed one at a time\n", name, total, failures);
+    pi0_test_fail_allocation(0);
+    PI0_ASSERT_OK(call(context, &err), &err);
+}

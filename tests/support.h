@@ -69,4 +69,13 @@ void pi0_test_fail_allocation(long nth);
 int pi0_test_allocation_failed(void); /* 1 when the chosen one was reached; ends the counting */
 long pi0_test_allocation_count(void); /* since pi0_test_fail_allocation */
 
+/* That loop for a call of thousands of allocations: it fails at each of the first and of the last ones, and at every `stride`th between.
+ * The call must succeed when none fails, before and after, and with one failing say so: PI0_ERR_MEMORY, or PI0_ERR_IO where the C library
+ * could not open a file for want of memory. It leaves nothing allocated. */
+typedef pi0_status pi0_test_call(void *context, pi0_error *err);
+typedef struct pi0_test_sweep {
+    long first, last, stride;
+} pi0_test_sweep;
+void pi0_test_fail_allocations(const char *name, pi0_test_call *call, void *context, pi0_test_sweep which);
+
 #endif

@@ -2,40 +2,17 @@
 # `pi0 bench --ablate` and `--scenario`: every rung is there, computes the same actions, and the page can be read by a program. No time is asserted.
 # Run: PI0=build/pi0 SRC=. tests/test_ablate.sh        (CTest does; works from any folder, leaves nothing behind)
 # ctest: timeout=600
-set -u
-
-PI0=$(realpath "${PI0:?set PI0 to the program}")
-SRC=$(realpath "${SRC:?set SRC to the sources}")
+name=pi0_ablate; . "$(dirname "${BASH_SOURCE[0]}")/support.sh"
 command -v python3 >/dev/null || { echo "skipped: python3 is not installed"; exit 77; }
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/pi0_ablate.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
-cd "$WORK" || exit 1
-for variable in $(env | sed -n 's/^\(PI0_[A-Za-z0-9_]*\)=.*/\1/p'); do unset "$variable"; done
-export HOME=$WORK HF_HOME=$WORK/hf OPENPI_DATA_HOME=$WORK/openpi LC_ALL=C.UTF-8
+export LC_ALL=C.UTF-8
 mkdir room; export TMPDIR=$WORK/room
-
-failures=0
-
-# holds NAME: the status of the command before it
-holds()
-{
-    if [ $? = 0 ]; then
-        echo "ok - $1"
-    else
-        echo "not ok - $1"
-        sed 's/^/    stderr: /' err | tail -n 5
-        failures=$((failures + 1))
-    fi
-}
 
 # refuses PATTERN ARGUMENTS...: a usage error that says so
 refuses()
 {
     local pattern=$1
     shift
-    "$PI0" bench "$@" >out 2>err </dev/null
-    [ $? = 2 ] && [ ! -s out ] && grep -q -e "$pattern" err
-    holds "bench $*"
+    expect "bench $*" 2 "$pattern" bench "$@"
 }
 
 refuses 'or one of: full' --size tiny --ablate=half
@@ -93,4 +70,4 @@ holds "--scenario ascend"
     python3 -c 'import json; p = json.load(open("out")); assert p["horizon"] == 100 and p["scenario"] == "data"; r = [(x["batch"], x["kind"]) for x in p["rungs"]]; k = ["reference", "every pass", "precision", "precision"]; assert r == [(1, x) for x in k] + [(8, x) for x in k], r; assert all(x["largest_difference"] < 2e-5 for x in p["rungs"] if x["kind"] != "precision")' 2>>err
 holds "--scenario data has one robot and eight"
 
-[ $failures = 0 ]
+finish

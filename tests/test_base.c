@@ -2,6 +2,7 @@
 #include "support.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -671,12 +672,24 @@ static void pool_refuses_bad_counts_and_lack_of_memory(void **state)
     assert_true(pi0_physical_cores() <= sysconf(_SC_NPROCESSORS_CONF));
 }
 
-static void where_am_i(void *context, int task, int thread)
+typedef struct whereabouts {
+    pthread_barrier_t both; /* a task waits here for the other: the worker must take one of two */
+    int cpus, cpu;          /* how many the worker may run on, and the last of them */
+} whereabouts;
+
+static void where_may_i_be(void *context, int task, int thread)
 {
     (void)task;
-    usleep(2000); /* so that every thread gets some */
-    if (thread != 0)
-        atomic_store((atomic_int *)context + thread, sched_getcpu());
+    whereabouts *w = context;
+    if (thread != 0) {
+        cpu_set_t set;
+        assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
+        w->cpus = CPU_COUNT(&set);
+        for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+            if (CPU_ISSET(cpu, &set))
+                w->cpu = cpu;
+    }
+    pthread_barrier_wait(&w->both);
 }
 
 static void workers_stay_on_their_cpus(void **state)
@@ -692,10 +705,12 @@ static void workers_stay_on_their_cpus(void **state)
     pi0_pool *pool;
     for (int turn = 0; turn < 2; turn++) {
         PI0_ASSERT_OK(pi0_pool_open(2, turn ? turned : cpus, &pool, &err), &err);
-        atomic_int seen[2] = {-1, -1};
-        for (int round = 0; round < 5; round++)
-            pi0_pool_run(pool, where_am_i, seen, 8);
-        assert_int_equal(atomic_load(&seen[1]), turn ? cpus[0] : cpus[1]);
+        whereabouts seen = {.cpu = -1};
+        assert_int_equal(pthread_barrier_init(&seen.both, NULL, 2), 0);
+        pi0_pool_run(pool, where_may_i_be, &seen, 2);
+        assert_int_equal(seen.cpus, 1);
+        assert_int_equal(seen.cpu, turn ? cpus[0] : cpus[1]);
+        pthread_barrier_destroy(&seen.both);
         pi0_pool_close(&pool);
     }
 }

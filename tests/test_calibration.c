@@ -480,44 +480,32 @@ static void what_cannot_be_calibrated_is_an_error(void **state)
     assert_null(json);
 }
 
-/* The steps of a calibration are openings and inferences, which test_failure takes apart; here one of every few hundred. */
-static void a_failed_allocation_is_an_error(void **state)
+static pi0_status calibrate_once(void *path, pi0_error *err)
 {
-    (void)state;
-    const char *path = make_checkpoint("pi0", "tiny", 0);
-    pi0_error err = {0};
     char *json;
-    pi0_test_fail_allocation(0);
-    PI0_ASSERT_OK(calibrate(path, 1, 0, &json, &err), &err);
+    const pi0_status status = calibrate(path, 1, 0, &json, err);
+    assert_true((status == PI0_OK) == (json != NULL));
     pi0_text_free(&json);
-    const long total = pi0_test_allocation_count();
-    const long last = total > 60 ? total - 60 : 0; /* the report */
-    for (long n = 1; n <= total; n += n >= last ? 1 : total / 40) {
-        pi0_test_fail_allocation(n);
-        const pi0_status status = calibrate(path, 1, 0, &json, &err);
-        if (!pi0_test_allocation_failed())
-            break;
-        if (status != PI0_ERR_MEMORY && status != PI0_ERR_IO)
-            fail_msg("with allocation %ld of %ld failing the status is %s", n, total, pi0_status_name(status));
-        assert_null(json);
-        pi0_error_clear(&err);
-    }
-    pi0_test_fail_allocation(0);
+    return status;
+}
+
+static pi0_status parse_once(void *text, pi0_error *err)
+{
     pi0_calibration calibration;
-    const char *text = edited("", NULL);
-    for (long n = 1;; n++) {
-        pi0_test_fail_allocation(n);
-        const pi0_status status = pi0_calibration_parse(text, strlen(text), "text", &calibration, &err);
-        if (!pi0_test_allocation_failed()) {
-            PI0_ASSERT_OK(status, &err);
-            break;
-        }
-        assert_int_equal(status, PI0_ERR_MEMORY);
-        pi0_error_clear(&err);
-    }
+    PI0_TRY(pi0_calibration_parse(text, strlen(text), "text", &calibration, err));
     assert_int_equal(calibration.n_in_bf16, 1);
     assert_string_equal(calibration.in_bf16[0], MATRIX);
     pi0_calibration_close(&calibration);
+    return PI0_OK;
+}
+
+/* The steps of a calibration are openings and inferences, which test_failure takes apart; here some of them, and all of the report. */
+static void a_failed_allocation_is_an_error(void **state)
+{
+    (void)state;
+    pi0_test_fail_allocations("calibrate", calibrate_once, (char *)make_checkpoint("pi0", "tiny", 0),
+                              (pi0_test_sweep){.first = 1, .last = 60, .stride = 1000});
+    pi0_test_fail_allocations("parse", parse_once, (char *)edited("", NULL), (pi0_test_sweep){.first = 1, .last = 1, .stride = 1});
 }
 
 static int make_dir(void **state)

@@ -2,68 +2,8 @@
 # The program from outside: exit codes, streams, options, and one whole path from a synthetic checkpoint to `pi0 check`.
 # Run: PI0=build/pi0 tests/test_cli.sh        (CTest does; works from any folder, leaves nothing behind)
 # ctest: timeout=600
-set -u
+name=pi0_cli; . "$(dirname "${BASH_SOURCE[0]}")/support.sh"
 
-PI0=$(realpath "${PI0:?set PI0 to the program}")
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/pi0_cli.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
-cd "$WORK" || exit 1
-for variable in $(env | sed -n 's/^\(PI0_[A-Za-z0-9_]*\)=.*/\1/p'); do unset "$variable"; done
-export HOME=$WORK HF_HOME=$WORK/hf OPENPI_DATA_HOME=$WORK/openpi LC_ALL=C
-
-failures=0
-count=0
-
-report() # 0|1 NAME
-{
-    count=$((count + 1))
-    if [ "$1" = 0 ]; then
-        echo "ok - $2"
-    else
-        echo "not ok - $2"
-        echo "    exit $code; stdout: $(head -c 200 out | head -n 3)"
-        sed 's/^/    stderr: /' err | head -n 12
-        failures=$((failures + 1))
-    fi
-}
-
-# Runs the program; leaves out, err and code.
-try()
-{
-    "$PI0" "$@" >out 2>err </dev/null
-    code=$?
-}
-
-# expect NAME CODE PATTERN ARGUMENTS...: exit code, a pattern in stderr (- for none asked), and stdout empty when it fails
-expect()
-{
-    local name=$1 want=$2 pattern=$3 bad=0
-    shift 3
-    try "$@"
-    [ "$code" = "$want" ] || bad=1
-    [ "$pattern" = - ] || grep -q -e "$pattern" err || bad=1
-    if [ "$want" != 0 ]; then
-        [ "$want" = 4 ] || [ ! -s out ] || bad=1
-        [ "$want" = 0 ] || grep -q '^pi0: error: ' err || bad=1
-    fi
-    report $bad "$name"
-}
-
-# holds NAME: the status of the command before it
-holds()
-{
-    local status=$?
-    report $((status != 0)) "$1"
-}
-
-# npy FILE DESCR SHAPE BYTES-COMMAND: a version 1.0 file, its data from a command
-npy()
-{
-    local header="{'descr': '$2', 'fortran_order': False, 'shape': ($3), }"
-    { printf '\223NUMPY\001\000\166\000'; printf '%-117s\n' "$header"; eval "$4"; } >"$1"
-}
-
-npy picture.npy '|u1' '24, 32, 3' "head -c 2304 /dev/zero | tr '\000' 'Z'"
 npy noise.npy '<f4' '50, 32' "head -c 6400 /dev/zero"
 npy noise3.npy '<f4' '1, 50, 32' "head -c 6400 /dev/zero"
 npy short_noise.npy '<f4' '1, 32' "head -c 128 /dev/zero"
@@ -126,6 +66,12 @@ expect "bad --tol" 2 'STAGE=VALUE' check MODEL noise.npy --tol velocity
 expect "unreadable picture" 3 'broken.png' infer MODEL --image a=broken.png
 expect "absent picture" 3 'absent.png' infer MODEL --image a=absent.png
 expect "absent model" 3 'absent_model' inspect ./absent_model
+mkfifo pipe pipe.pi0
+for command in inspect 'infer --state 1' 'pack --verify'; do
+    for pipe in ./pipe ./pipe.pi0; do
+        expect "$command of a pipe" 3 'got: *a pipe' $command $pipe; grep -q 'try: *write what comes out' err; holds "says what to do"
+    done
+done
 expect "infer from an absent model" 3 'absent_model' infer ./absent_model --state 1 --prompt hello
 expect "bench needs a model" 2 '.--size' bench
 expect "bench of a model and of a random one" 2 'both' bench MODEL --size tiny
@@ -199,8 +145,6 @@ expect "inspect --json of a path that is no UTF-8" 0 - inspect "$(printf 'odd\37
 head -c 1 out | grep -q '{' && grep -q '"recipe"' out; holds "inspect --json is an object"
 expect "inspect --write-recipe" 0 - inspect tiny $CONFIG --write-recipe recipe.json
 [ -s recipe.json ]; holds "the recipe is written"
-STATE=0,0.1,-0.2,0.3,0,0,0.5,0,0.1,-0.2,0.3,0,0,0.5
-OBS="--image cam_high=picture.npy --state $STATE --prompt lift"
 expect "a config nearly right names the nearest" 2 'nearest: pi0_aloha_sim;' infer tiny $OBS --config pi0_alohasim
 expect "a field nearly right names the nearest" 2 'nearest: prompt.clean' infer tiny $OBS $CONFIG --set prompt.claen=true
 expect "B1 infer says its precision and device before it starts" 0 'f32 on cpu' infer tiny $CONFIG $OBS
@@ -247,6 +191,8 @@ expect "B16 check of an own record" 0 - check tiny ref.npz $CONFIG
 grep -q 'same actions without taps' out && grep -q 'actions_raw' out && grep -q '^passed' out; holds "check prints its table"
 expect "check --json" 0 - check tiny ref.npz $CONFIG --json; grep -q '"passed": true' out; holds "it passed"
 expect "infer from a record" 0 - infer tiny $CONFIG --obs ref.npz -o from_record.csv; cmp -s from_record.csv plain.csv; holds "gives the same actions"
+expect "one array is no observation" 3 '.--obs FILE.npz' infer tiny $CONFIG --obs state.npy
+expect "nor is it preprocessed" 3 '.--obs FILE.npz' infer tiny $CONFIG --preprocessed noise.npy
 expect "synth another seed" 0 - synth other --model pi0 --layout openpi --size tiny $CONFIG --seed 8
 expect "check against other weights fails" 4 'gate' check other ref.npz $CONFIG; grep -q FAIL out; holds "and says FAIL"
 expect "check --tol" 0 - check other ref.npz $CONFIG --tol all=1e9
@@ -352,5 +298,4 @@ code=$?
 left=$(find . -maxdepth 1 -name '*stopped*' | wc -l)
 [ $code != 0 ] && [ "$left" = 0 ]; holds "a stopped synth leaves nothing"
 
-echo "$count checks, $failures failed"
-[ $failures = 0 ]
+finish

@@ -73,6 +73,6 @@ for pair in $cpus; do
     close here-f32.csv f32-there.csv 1e-5 || fail 'other actions'
     infer '' bf16 bf16-there.csv "${on_cpu[@]}" || fail "infer in bf16: $(tail -n 1 log)"
     close here-bf16.csv bf16-there.csv 1e-2 || fail 'other actions in bf16'
-    echo "$cpu: $used"
+    echo "processor $cpu: uses $used, the same checkpoint and actions as here"
 done
 [ $failures = 0 ]

@@ -338,6 +338,34 @@ static void a_failed_allocation_is_an_error_and_never_another_value(void **state
     json_decref(expected);
 }
 
+/* Nor does a written one lose a key whose text did not fit into memory. */
+static void a_text_is_whole_or_absent(void **state)
+{
+    (void)state;
+    json_t *value = json_object();
+    for (int i = 0; i < 40; i++) {
+        char key[120];
+        snprintf(key, sizeof key, "a key that is long enough to need room, and to be forgotten for want of it, number %d", i);
+        assert_int_equal(json_object_set_new(value, key, json_real(i)), 0);
+    }
+    char *expected = pi0_json_text(value, JSON_COMPACT);
+    assert_non_null(expected);
+    for (long n = 1;; n++) {
+        pi0_test_fail_allocation(n);
+        char *text = pi0_json_text(value, JSON_COMPACT);
+        if (!pi0_test_allocation_failed()) {
+            assert_string_equal(text, expected);
+            assert_true(n > 5);
+            pi0_text_free(&text);
+            break;
+        }
+        assert_null(text);
+    }
+    assert_null(pi0_json_text(NULL, 0));
+    pi0_text_free(&expected);
+    json_decref(value);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -357,6 +385,7 @@ int main(void)
         cmocka_unit_test(members_are_given_with_their_type),
         cmocka_unit_test(A10_members_of_another_type_are_refused),
         cmocka_unit_test(a_failed_allocation_is_an_error_and_never_another_value),
+        cmocka_unit_test(a_text_is_whole_or_absent),
     };
     return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }

@@ -494,28 +494,18 @@ static void a_failed_or_stopped_pack_leaves_the_old_file(void **state)
     assert_int_equal(pi0_test_count_files(dir), 2);
 }
 
+static pi0_status pack_once(void *options, pi0_error *err)
+{
+    return pi0_pack(at("source"), options, at("n.pi0"), NULL, err);
+}
+
 static void an_allocation_that_fails_is_an_error(void **state)
 {
     (void)state;
-    pi0_error err = {0};
     told t = {0};
-    const pi0_options options = options_for(NULL, "int8", NULL, &t);
+    pi0_options options = options_for(NULL, "int8", NULL, &t);
     make_checkpoint("source", &lerobot_pi0);
-    pi0_test_fail_allocation(0);
-    PI0_ASSERT_OK(pi0_pack(at("source"), &options, at("m.pi0"), NULL, &err), &err);
-    const long total = pi0_test_allocation_count();
-    const long dense = total > 1500 ? total - 1500 : 0;
-    for (long n = 1; n <= total; n += n >= dense ? 5 : 23) {
-        pi0_test_fail_allocation(n);
-        const pi0_status status = pi0_pack(at("source"), &options, at("n.pi0"), NULL, &err);
-        if (!pi0_test_allocation_failed())
-            break;
-        if (status != PI0_ERR_MEMORY && status != PI0_ERR_IO)
-            fail_msg("with allocation %ld of %ld failing the status is %s: %s", n, total, pi0_status_name(status), err.what);
-        pi0_error_clear(&err);
-    }
-    pi0_test_fail_allocation(0);
-    remove(at("n.pi0"));
+    pi0_test_fail_allocations("pack", pack_once, &options, (pi0_test_sweep){.first = 1, .last = 250, .stride = 13});
     assert_int_equal(pi0_test_count_files(dir), 2);
 }
 

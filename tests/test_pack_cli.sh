@@ -2,62 +2,7 @@
 # `pi0 pack` from outside: every command takes the packed file, alone; the file is plain safetensors; memory stays within its plan.
 # Run: PI0=build/pi0 tests/test_pack_cli.sh        (CTest does; works from any folder, leaves nothing behind)
 # ctest: timeout=600
-set -u
-
-PI0=$(realpath "${PI0:?set PI0 to the program}")
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/pi0_pack.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
-cd "$WORK" || exit 1
-for variable in $(env | sed -n 's/^\(PI0_[A-Za-z0-9_]*\)=.*/\1/p'); do unset "$variable"; done
-export HOME=$WORK HF_HOME=$WORK/hf OPENPI_DATA_HOME=$WORK/openpi LC_ALL=C
-
-failures=0
-
-report() # 0|1 NAME
-{
-    if [ "$1" = 0 ]; then
-        echo "ok - $2"
-    else
-        echo "not ok - $2"
-        echo "    exit $code; stdout: $(head -c 300 out | head -n 3)"
-        sed 's/^/    stderr: /' err | head -n 12
-        failures=$((failures + 1))
-    fi
-}
-
-# expect NAME CODE PATTERN ARGUMENTS...: exit code and a pattern in stderr (- for none asked)
-expect()
-{
-    local name=$1 want=$2 pattern=$3 bad=0
-    shift 3
-    "$PI0" "$@" >out 2>err </dev/null
-    code=$?
-    [ "$code" = "$want" ] || bad=1
-    [ "$pattern" = - ] || grep -q -e "$pattern" err || bad=1
-    report $bad "$name"
-}
-
-# holds NAME: the status of the command before it
-holds()
-{
-    local status=$?
-    report $((status != 0)) "$1"
-}
-
-# The number of a key of the JSON in `out`
-number()
-{
-    python3 -c 'import json, sys
-value = json.load(open("out"))
-for key in sys.argv[1].split("."):
-    value = value[int(key)] if isinstance(value, list) else value[key]
-print(value)' "$1"
-}
-
-printf '\211PNG' >broken.png
-{ printf '\223NUMPY\001\000\166\000'; printf '%-117s\n' "{'descr': '|u1', 'fortran_order': False, 'shape': (24, 32, 3), }"; head -c 2304 /dev/zero | tr '\000' 'Z'; } >picture.npy
-STATE=0,0.1,-0.2,0.3,0,0,0.5,0,0.1,-0.2,0.3,0,0,0.5
-OBS="--image cam_high=picture.npy --state $STATE --prompt lift"
+name=pi0_pack; . "$(dirname "${BASH_SOURCE[0]}")/support.sh"
 
 # ---------------------------------------------------------------- usage
 expect "pack without -o" 2 'pi0 pack MODEL -o FILE.pi0' pack MODEL
@@ -121,6 +66,9 @@ if grep -qw avx2 /proc/cpuinfo 2>/dev/null; then # whose form of int8 is not tha
         "$PI0" infer rough.pi0 $ROUGH --isa $isa >out 2>err </dev/null; code=$?
         codes=$codes$code
         [ $code = 0 ] || { grep -q 'another form' err && grep -q -e '--calibration' err; } || codes=wrong
+        refused=$((code / 3))
+        expect "inspect with the kernels of $isa" 0 - inspect rough.pi0 --isa $isa --json
+        [ "$(grep -c 'another form' out)" = $refused ]; holds "lists what infer refuses, and nothing else"
     done
     [ $codes = 03 ] || [ $codes = 30 ]; holds "another form of int8 is not proven, and says what to do"
 fi
@@ -205,4 +153,4 @@ END
     [ "$(stat -c %s small/model.safetensors)" -gt $((2 * margin)) ]; holds "which would not hold if they stayed"
 fi
 
-[ $failures = 0 ] || { echo "$failures failed"; exit 1; }
+finish

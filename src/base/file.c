@@ -45,6 +45,8 @@ pi0_status pi0_map_file(const char *path, pi0_mapping *out, pi0_error *err)
         pi0_err_where(err, "%s", path);
         pi0_err_expected(err, "a file that can be mapped into memory");
         pi0_err_got(err, "%s", file_kind(info.st_mode));
+        if (!S_ISDIR(info.st_mode))
+            pi0_err_hint(err, "write what comes out of it to a file, and name that");
         goto done;
     }
     if ((uint64_t)info.st_size > PTRDIFF_MAX) {

@@ -79,6 +79,9 @@ typedef struct pi0_device_api {
     void (*close)(pi0_device **device);
     pi0_device_info (*info)(const pi0_device *device);
     void (*set_hot)(pi0_device *device, bool hot); /* from OPEN to HOT and back */
+    /* Work of the engine's own on the threads that the device has on the host: fn(context, 0 .. tasks-1, thread). Returns when it is done.
+     */
+    void (*on_host)(pi0_device *device, pi0_task_fn fn, void *context, int tasks);
 
     pi0_status (*alloc)(pi0_device *device, size_t bytes, pi0_buffer *out, pi0_error *err); /* zeroed */
     void (*free)(pi0_device *device, pi0_buffer *buffer);

@@ -87,14 +87,6 @@ static pi0_status choose_sizes(const pi0_checkpoint *checkpoint, const pi0_recip
     }
     if (out->lanes < 1 || out->lanes > PI0_MAX_BATCH)
         return pi0_fail(err, PI0_ERR_ARGUMENT, "max_batch must lie in 1 .. %d, got %d", PI0_MAX_BATCH, options->max_batch);
-    if (facts->image_size != arch->vision.side) {
-        pi0_status status = pi0_fail(err, PI0_ERR_MODEL, "the recipe's picture size is not the vision tower's");
-        pi0_err_where(err, "image.size");
-        pi0_err_expected(err, "%d, from %d rows of the position embedding", arch->vision.side, arch->vision.tokens);
-        pi0_err_got(err, "%d", facts->image_size);
-        pi0_err_hint(err, "--set image.size=%d if the recipe is wrong", arch->vision.side);
-        return status;
-    }
     if (facts->state_dim > arch->action_dim || facts->action_dim > arch->action_dim) {
         pi0_status status = pi0_fail(err, PI0_ERR_MODEL, "the robot is wider than the model");
         pi0_err_expected(err, "at most %d state and action values: the columns of action_in_proj.weight", arch->action_dim);
@@ -122,7 +114,8 @@ pi0_status pi0_place_weight(const pi0_checkpoint *checkpoint, const pi0_device_a
     const pi0_weight_memory host = pi0_weight_memory_of(checkpoint, weight);
     const uint64_t packed = api->weight_bytes(device, weight, host.dtype);
     *out = (pi0_placement){.stored = host.dtype};
-    PI0_TRY(api->layout(device, weight, host.dtype, out->layout, err));
+    if (checkpoint->packed)
+        PI0_TRY(api->layout(device, weight, host.dtype, out->layout, err));
     out->ready = pi0_packed_weight(checkpoint, out->layout, weight);
     out->packs = packed && !out->ready;
     if (out->ready)

@@ -157,22 +157,6 @@ fail:
 
 /* ------------------------------------------------------------------ trying a choice */
 
-static int add_bytes(const char *bytes, size_t count, void *text)
-{
-    pi0_text_add_bytes(text, bytes, count);
-    return 0;
-}
-
-/* json_dumps would leave out what it has no memory for, without a word. NULL: no memory. pi0_free. */
-static char *text_of(const json_t *document, size_t flags)
-{
-    pi0_text text = {0};
-    const bool whole = document && json_dump_callback(document, add_bytes, &text, flags | JSON_REAL_PRECISION(9)) == 0 && !text.failed;
-    if (!whole)
-        pi0_text_release(&text);
-    return text.data;
-}
-
 /* The choice "the first n products stay bf16" as a calibration. */
 static json_t *calibration_of(const search *s, size_t n)
 {
@@ -224,7 +208,7 @@ static pi0_status compare_stages(search *s, size_t index, const pi0_session *ses
 static pi0_status try_choice(search *s, size_t n, closeness *out, pi0_error *err)
 {
     json_t *document = calibration_of(s, n);
-    char *text = text_of(document, JSON_COMPACT);
+    char *text = pi0_json_text(document, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(document);
     if (!text)
         return pi0_fail_memory(err, 0, "a calibration");
@@ -327,7 +311,7 @@ static pi0_status write_report(const search *s, const choice *c, char **out, pi0
     pi0_json_put(document, "products_bf16", json_integer(in_bf16), &failed);
     pi0_json_put(document, "int8_share_of_flop", json_real(flop > 0 ? int8_flop / flop : 0), &failed);
     pi0_json_put(document, "layers", layers, &failed);
-    *out = failed ? NULL : text_of(document, JSON_INDENT(1));
+    *out = failed ? NULL : pi0_json_text(document, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     json_decref(document);
     return *out ? PI0_OK : pi0_fail_memory(err, 0, "a calibration");
 }

@@ -14,7 +14,7 @@ void pi0_json_put(json_t *object, const char *key, json_t *value, bool *failed)
 
 static pi0_status dump(json_t *object, bool failed, char **out, pi0_error *err)
 {
-    *out = failed ? NULL : json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    *out = failed ? NULL : pi0_json_text(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     json_decref(object);
     return *out ? PI0_OK : pi0_fail_memory(err, 0, "a JSON text");
 }
@@ -134,7 +134,8 @@ static void add_problem(inspection *i, pi0_error *problem, bool *failed)
     pi0_error_clear(problem);
 }
 
-/* Plans and memory, as pi0_open would make them, but for the weights. */
+/* Plans and memory, as pi0_open would make them, but for the weights. What the model refuses here, pi0_open would refuse too: one problem
+ * more. */
 static pi0_status describe_computation(inspection *i, const pi0_options *options, json_t *out, bool *failed, pi0_error *err)
 {
     const pi0_device_api *api;
@@ -144,10 +145,11 @@ static pi0_status describe_computation(inspection *i, const pi0_options *options
     const pi0_device_options device_options = {
         .threads = options->threads, .affinity = options->affinity, .isa = options->isa, .log = &i->log};
     PI0_TRY(api->open(&device_options, &device, err));
-    pi0_status status = pi0_blueprint_make(i->checkpoint, pi0_recipe_get_facts(i->recipe), options, api, device, &blueprint, err);
+    const pi0_device_info info = api->info(device);
+    pi0_json_put(out, "device", json_pack("{s:s,s:s,s:i}", "name", info.name, "kernels", info.detail, "threads", info.threads), failed);
+    pi0_error unheard = {0}, *problem = err ? err : &unheard;
+    pi0_status status = pi0_blueprint_make(i->checkpoint, pi0_recipe_get_facts(i->recipe), options, api, device, &blueprint, problem);
     if (status == PI0_OK) {
-        const pi0_device_info info = api->info(device);
-        pi0_json_put(out, "device", json_pack("{s:s,s:s,s:i}", "name", info.name, "kernels", info.detail, "threads", info.threads), failed);
         pi0_json_put(out, "compute", compute_json(i->checkpoint, &blueprint, &info, failed), failed);
         pi0_json_put(out, "plans",
                      json_pack("{s:o,s:o,s:i}", "context", plan_json(blueprint.plans.context), "denoise",
@@ -160,7 +162,11 @@ static pi0_status describe_computation(inspection *i, const pi0_options *options
             json_decref(use);
         }
         pi0_blueprint_free(&blueprint);
+    } else if (status == PI0_ERR_MODEL) {
+        add_problem(i, problem, failed);
+        status = PI0_OK;
     }
+    pi0_error_clear(&unheard);
     api->close(&device);
     return status;
 }

@@ -188,7 +188,7 @@ pi0_status pi0_doctor(const char *path, const pi0_options *options, int measure,
     json_t *out = json_object();
     pi0_status status = examine(out, path, options ? options : &defaults, measure != 0, &failed, err);
     if (status == PI0_OK && !failed)
-        *json = json_dumps(out, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+        *json = pi0_json_text(out, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     json_decref(out);
     return status != PI0_OK || *json ? status : pi0_fail_memory(err, 0, "a JSON text");
 }

@@ -48,10 +48,10 @@ static void release(packing *p)
     pi0_free(p->views);
     pi0_free(p->members);
     pi0_free(p->checksums);
-    pi0_free(p->recipe_text);
-    pi0_free(p->origins);
-    pi0_free(p->source);
-    pi0_free(p->calibration);
+    pi0_text_free(&p->recipe_text);
+    pi0_text_free(&p->origins);
+    pi0_text_free(&p->source);
+    pi0_text_free(&p->calibration);
     pi0_free(p->tokenizer_name);
     pi0_unmap(&p->tokenizer_file);
     pi0_blueprint_free(&p->blueprint);
@@ -186,15 +186,12 @@ static pi0_status list_members(packing *p)
 
 /* ------------------------------------------------------------------ what is said about it */
 
-/* Takes `object`, which may be NULL for want of memory. json_dumps would forget a key whose text it has no memory for. */
+/* Takes `object`, which may be NULL for want of memory. */
 static pi0_status dump(json_t *object, char **out, pi0_error *err)
 {
-    const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(17);
-    const size_t bytes = object ? json_dumpb(object, NULL, 0, flags) : 0;
-    *out = bytes ? pi0_alloc(bytes + 1) : NULL;
-    const bool whole = *out && json_dumpb(object, *out, bytes, flags) == bytes;
+    *out = pi0_json_text(object, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(object);
-    return whole ? PI0_OK : pi0_fail_memory(err, bytes, "a JSON text");
+    return *out ? PI0_OK : pi0_fail_memory(err, 0, "a JSON text");
 }
 
 /* What is packed again is vouched for by new checksums: the old ones must hold first. */
@@ -284,6 +281,8 @@ static pi0_status create_file(packing *p, const char *to)
         metadata[2 * N_METADATA - 2] = PI0_PACKED_CALIBRATION_KEY;
         metadata[2 * N_METADATA - 1] = p->calibration;
     }
+    p->done = 0;
+    PI0_TRY(report_progress(p, "write", p->at)); /* before the first thing that can go wrong with the new file */
     return pi0_safetensors_create_aligned(&p->writer, to, p->views, p->count, metadata, PAGE, p->err);
 }
 
@@ -324,7 +323,6 @@ static pi0_status put_weight(packing *p, const pi0_weight *weight, size_t bytes,
 static pi0_status write_members(packing *p)
 {
     static const uint8_t zeros[PAGE];
-    p->done = 0;
     p->checksums[0] = p->writer.header_crc;
     for (size_t i = 0; i + 1 < p->count; i++) {
         const pi0_tensor_view *view = &p->views[i];

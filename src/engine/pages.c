@@ -48,7 +48,6 @@ pi0_status pi0_take_pages(pi0_model *model, pi0_error *err)
 {
     const pi0_program *const programs[] = {&model->context, &model->schedule, &model->denoise};
     page_list list = {0};
-    pi0_pool *pool = NULL;
     for (size_t i = 0; i < 3; i++)
         list_pages(programs[i], &list);
     const size_t count = list.count;
@@ -57,10 +56,7 @@ pi0_status pi0_take_pages(pi0_model *model, pi0_error *err)
         return pi0_fail_memory(err, count * sizeof *list.ranges, "a list of pages");
     for (size_t i = 0; i < 3; i++)
         list_pages(programs[i], &list);
-    pi0_status status = pi0_pool_open(model->api->info(model->device).threads, NULL, &pool, err);
-    if (status == PI0_OK)
-        pi0_pool_run(pool, take_range, list.ranges, (int)count);
-    pi0_pool_close(&pool);
+    model->api->on_host(model->device, take_range, list.ranges, (int)count);
     pi0_free(list.ranges);
-    return status;
+    return PI0_OK;
 }

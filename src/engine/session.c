@@ -404,7 +404,16 @@ static bool is_reference(const char *name)
 
 pi0_status pi0_observation_read(const char *path, pi0_arrays **out, pi0_error *err)
 {
-    return pi0_arrays_read_without(path, reference_prefixes, out, err);
+    PI0_TRY(pi0_arrays_read_without(path, reference_prefixes, out, err));
+    if (pi0_arrays_count(*out) != 1 || *pi0_arrays_at(*out, 0)->name)
+        return PI0_OK;
+    pi0_arrays_free(out);
+    pi0_status status = pi0_fail(err, PI0_ERR_FORMAT, "a single array is no observation");
+    pi0_err_where(err, "%s", path);
+    pi0_err_expected(err, "an .npz of named arrays: --obs FILE.npz");
+    pi0_err_got(err, "an .npy, whose array has no name");
+    pi0_err_hint(err, "--image CAMERA=FILE.npy, --state FILE.npy and --noise FILE.npy take single arrays");
+    return status;
 }
 
 pi0_status pi0_set_observation(pi0_session *session, const pi0_arrays *arrays, int preprocessed, pi0_error *err)

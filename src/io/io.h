@@ -30,6 +30,10 @@ pi0_status pi0_json_get_int(const json_t *object, const char *key, const char *w
                             pi0_error *err);
 pi0_status pi0_json_get_number(const json_t *object, const char *key, const char *where, double *out, pi0_error *err);
 pi0_status pi0_json_get_bool(const json_t *object, const char *key, const char *where, bool *out, pi0_error *err);
+/* Text of a value, whole or NULL: for want of memory, or of a NULL value. malloc'ed, pi0_text_free. json_dumps may leave out what it has no
+ * memory for, without a word. flags: jansson's. */
+char *pi0_json_text(const json_t *value, size_t flags);
+
 const char *pi0_json_type_name(const json_t *value); /* "object", "missing" for NULL, ... */
 
 /* ------------------------------------------------------------------ safetensors.c

@@ -406,6 +406,20 @@ pi0_status pi0_json_read(const char *path, size_t max_bytes, json_t **out, pi0_e
 
 /* ------------------------------------------------------------------ members of an object */
 
+static int add_bytes(const char *bytes, size_t count, void *text)
+{
+    pi0_text_add_bytes(text, bytes, count);
+    return ((pi0_text *)text)->failed ? -1 : 0;
+}
+
+char *pi0_json_text(const json_t *value, size_t flags)
+{
+    pi0_text text = {0};
+    if (!value || json_dump_callback(value, add_bytes, &text, flags) != 0)
+        pi0_text_release(&text);
+    return text.data;
+}
+
 const char *pi0_json_type_name(const json_t *value)
 {
     if (!value)

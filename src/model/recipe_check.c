@@ -21,9 +21,9 @@ static pi0_status wrong(const pi0_recipe *recipe, int id, pi0_error *err, const 
     pi0_err_where(err, "%s (%.300s)", name, recipe->origin[id] ? recipe->origin[id] : "not set");
     pi0_err_expected(err, "%s", text);
     json_t *value = pi0_recipe_value_json(recipe, id);
-    char *got = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    char *got = pi0_json_text(value, JSON_ENCODE_ANY | JSON_COMPACT);
     pi0_err_got(err, "%.300s", got ? got : "?");
-    free(got);
+    pi0_text_free(&got);
     json_decref(value);
     if (hint)
         pi0_err_hint(err, "%s", hint);

@@ -142,9 +142,9 @@ static pi0_status mistyped(const pi0_field *field, const char *where, const char
     pi0_status status = pi0_fail(err, PI0_ERR_FORMAT, "the recipe field %s has a wrong value", field->name);
     pi0_err_where(err, "%s", where);
     pi0_err_expected(err, "%s", expected);
-    char *text = got && !json_is_object(got) && !json_is_array(got) ? json_dumps(got, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+    char *text = got && !json_is_object(got) && !json_is_array(got) ? pi0_json_text(got, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
     pi0_err_got(err, "%s%s%.200s", pi0_json_type_name(got), text ? " " : "", text ? text : "");
-    free(text);
+    pi0_text_free(&text);
     return status;
 }
 

@@ -10,12 +10,9 @@ pi0_status pi0_synth_write_json(const char *dir, const char *name, json_t *value
 {
     char *path = pi0_path_join(dir, name);
     /* 9 digits carry every number here: they have at most 6 decimals */
-    char *text = value ? json_dumps(value, JSON_INDENT((size_t)indent) | JSON_REAL_PRECISION(9)) : NULL;
+    char *text = pi0_json_text(value, JSON_INDENT((size_t)indent) | JSON_REAL_PRECISION(9));
     pi0_status status = path && text ? pi0_file_write(path, text, strlen(text), err) : pi0_fail_memory(err, 0, name);
-    json_free_t release;
-    json_get_alloc_funcs(NULL, &release);
-    if (text)
-        release(text);
+    pi0_text_free(&text);
     json_decref(value);
     pi0_free(path);
     return status;

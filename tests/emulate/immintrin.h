@@ -24,8 +24,9 @@
 #define _mm512_cvtne2ps_pbh emulate_cvtne2ps_pbh
 #define _mm512_mask_loadu_ps emulate_mask_loadu_ps
 #define _mm512_mask_storeu_ps emulate_mask_storeu_ps
-#define _mm512_scalef_ps emulate_scalef_ps
 
+#undef _mm512_scalef_ps /* SIMDe makes 0 of subnormal values */
+#define _mm512_scalef_ps emulate_scalef_ps
 #undef _mm512_madd_epi16 /* an alias that takes the arguments of another function */
 #define _mm512_madd_epi16 simde_mm512_madd_epi16
 
@@ -92,6 +93,7 @@ static inline void emulate_mask_storeu_ps(void *to, __mmask16 mask, __m512 x)
             memcpy((char *)to + i * 4, lane + i, sizeof lane[i]);
 }
 
+/* power: whole numbers, or NaN. */
 static inline __m512 emulate_scalef_ps(__m512 x, __m512 power)
 {
     float lane[16], n[16];

@@ -57,6 +57,11 @@ static void cpu_set_hot(pi0_device *device, bool hot)
     device->hot = hot;
 }
 
+static void cpu_on_host(pi0_device *device, pi0_task_fn fn, void *context, int tasks)
+{
+    pi0_pool_run(device->pool, fn, context, tasks);
+}
+
 /* Arenas and packed weights: a small page for every 4 KB of them costs more time than filling them. */
 static bool in_pages(size_t bytes)
 {
@@ -290,6 +295,7 @@ const pi0_device_api pi0_device_cpu = {
     .close = cpu_close,
     .info = cpu_info,
     .set_hot = cpu_set_hot,
+    .on_host = cpu_on_host,
     .alloc = cpu_alloc,
     .free = cpu_free,
     .write = cpu_write,
