@@ -131,12 +131,11 @@ static void run_gemm(void *context, int slice, int thread)
     r->kernel->multiply(&r->g, 0, r->g.k, 0, tiles, slice * panels, (slice + 1) * panels, r->prepared, r->workspace[thread]);
 }
 
-static void bench_gemm(const pi0_kernels *k, pi0_gemm_form form, const shape *s, pi0_dtype dtype, bool packed)
+static void bench_gemm(const pi0_kernels *k, pi0_gemm_form form, const shape *s, pi0_dtype dtype)
 {
     const pi0_gemm_kernel *kernel = &k->gemm[form];
     char what[96];
-    snprintf(what, sizeof what, "%s %dx%dx%d %s %s %s", s->what, s->m, s->n, s->k, kernel->title, pi0_dtype_name(dtype),
-             packed ? "packed" : "as stored");
+    snprintf(what, sizeof what, "%s %dx%dx%d %s %s", s->what, s->m, s->n, s->k, kernel->title, pi0_dtype_name(dtype));
     if (!strstr(what, only))
         return;
     size_t m = (size_t)s->m, n = (size_t)s->n, depth = (size_t)s->k;
@@ -148,10 +147,9 @@ static void bench_gemm(const pi0_kernels *k, pi0_gemm_form form, const shape *s,
         .prepared = filled(kernel->x_bytes(s->m, s->k) / 4, PI0_F32)};
     for (int t = 0; t < threads; t++)
         r.workspace[t] = filled(kernel->workspace_bytes(&r.g) / 4, PI0_F32);
-    void *packed_w = packed ? filled(kernel->packed_bytes(&r.g) / 4, PI0_F32) : NULL;
+    void *packed_w = filled(kernel->packed_bytes(&r.g) / 4, PI0_F32);
     kernel->prepare(&r.g, 0, s->k, 0, pi0_tiles(s->m, kernel->tile_rows), r.prepared);
-    if (packed)
-        kernel->pack(&r.g, 0, pi0_panels(&r.g, kernel->tile_cols), packed_w);
+    kernel->pack(&r.g, 0, pi0_panels(&r.g, kernel->tile_cols), packed_w);
     r.g.packed = packed_w;
     measure(k->isa, kernel, what, 2.0 * (double)m * SLICE_COLUMNS * (double)depth, s->n / SLICE_COLUMNS, run_gemm, &r);
     pi0_free(x);
@@ -237,13 +235,13 @@ static void bench_isa(const char *name)
         {"vision qkv", 256, 1152, 1152},   {"expert gate", 51, 4096, 1024},   {"expert down", 51, 1024, 4096},
         {"expert q", 51, 2048, 1024},      {"one row", 1, 4096, 1024},
     };
-    enum { SHORT = 4 }; /* from here on a checkpoint's weights are packed when it is opened (device/cpu/weights.c) */
+    enum { GATE = 4 };
     for (int form = 0; form < PI0_GEMM_FORMS; form++) {
         if (k.gemm[form].multiply == NULL)
             continue;
         for (int i = 0; i < (int)(sizeof shapes / sizeof shapes[0]); i++)
-            bench_gemm(&k, form, &shapes[i], PI0_BF16, i >= SHORT || form == PI0_GEMM_I8);
-        bench_gemm(&k, form, &shapes[SHORT], PI0_F32, true);
+            bench_gemm(&k, form, &shapes[i], PI0_BF16);
+        bench_gemm(&k, form, &shapes[GATE], PI0_F32);
     }
     for (int form = 0; form < PI0_GEMM_FORMS; form++) {
         if (k.attention[form] == NULL)

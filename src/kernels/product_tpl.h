@@ -67,20 +67,26 @@ static const tile_product PRODUCT(table)[TILE_ROWS + 1] = {NULL, PRODUCT(1), PRO
 /* The same arithmetic on registers alone: what the loop above is measured against. Returns how many multiplications of words it did. */
 static inline double PRODUCT(peak)(int rounds)
 {
-    PRODUCT_SUM sum[PEAK_CHAINS];
+    PRODUCT_SUM sum[TILE_ROWS][V_TILE]; /* as many as a tile has: sums that do not wait for each other */
     vf x = {0};
     V_UNROLL
-    for (int i = 0; i < PEAK_CHAINS; i++)
-        sum[i] = (PRODUCT_SUM){0};
+    for (int i = 0; i < TILE_ROWS; i++) {
+        V_UNROLL
+        for (int v = 0; v < V_TILE; v++)
+            sum[i][v] = (PRODUCT_SUM){0};
+    }
     for (int round = 0; round < rounds; round++) {
         V_UNROLL
-        for (int i = 0; i < PEAK_CHAINS; i++) {
-            V_KEEP(x); /* or the product would be computed once for all */
-            sum[i] = PRODUCT_STEP(x, x, sum[i]);
-            V_KEEP(sum[i]);
+        for (int i = 0; i < TILE_ROWS; i++) {
+            V_UNROLL
+            for (int v = 0; v < V_TILE; v++) {
+                V_KEEP(x); /* or the product would be computed once for all */
+                sum[i][v] = PRODUCT_STEP(x, x, sum[i][v]);
+                V_KEEP(sum[i][v]);
+            }
         }
     }
-    return (double)rounds * PEAK_CHAINS * V_LANES;
+    return (double)rounds * TILE_ROWS * V_TILE * V_LANES;
 }
 
 #undef PRODUCT_ROWS

@@ -9,8 +9,7 @@ enum {
     TILE_ROWS = 6,
     TILE_COLS = V_TILE * V_LANES, /* V_TILE vectors: with TILE_ROWS the most that the registers hold */
     TILE_LINE = 16,               /* a cache line */
-    TILE_STEP = 4,                /* words that the loop takes at once */
-    PEAK_CHAINS = 12              /* sums that do not wait for each other: more than latency times multipliers */
+    TILE_STEP = 4                 /* words that the loop takes at once */
 };
 
 /* out[rows][ldo] = x panel * w panel over `words` words, TILE_COLS columns */

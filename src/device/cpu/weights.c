@@ -1,15 +1,13 @@
 /* Weights on the CPU: which kernel multiplies by which, and what is packed at open.
  *
  * A checkpoint's rows can be multiplied where the file is mapped; the product then packs them a panel at a time, every time. That costs
- * a hundredth of a tall product and a third of a short one, so what only meets few rows (the action expert, ten times an inference) is
- * packed once and the rest costs no memory and no time to load. int8 is always packed: that is where weights are rounded.
+ * some hundredths of a tall product and a third of a short one, in every inference; packing once costs about as much as one inference
+ * loses. So every matrix is packed when it is opened, but for those that a calibration reads as well.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "device/cpu/cpu.h"
-
-enum { PACK_BELOW_ROWS = 128 };
 
 const pi0_gemm_kernel *pi0_cpu_gemm_kernel(const pi0_device *device, const pi0_weight *weight)
 {
@@ -42,7 +40,7 @@ static bool is_multiplied(const pi0_weight *as)
 
 size_t pi0_cpu_weight_bytes(const pi0_device *device, const pi0_weight *as, pi0_dtype stored)
 {
-    if (!is_multiplied(as) || as->stays || (as->most_rows >= PACK_BELOW_ROWS && as->precision != PI0_PRECISION_INT8))
+    if (!is_multiplied(as) || as->stays)
         return 0;
     const pi0_gemm g = pi0_cpu_gemm_of(as, stored);
     return pi0_cpu_gemm_kernel(device, as)->packed_bytes(&g);
