@@ -1,10 +1,10 @@
 #include "profile_report.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench_report.h"
+#include "describe.h"
 #include "json_out.h"
 #include "table.h"
 
@@ -271,20 +271,19 @@ void app_profile_html(app_text *out, const app_profile *p, const app_profile_con
 {
     static const char mark[] = "@DATA@";
     const char *at = strstr(app_profile_template, mark);
-    json_t *object = app_profile_json(p, c);
-    char *summary = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
-    json_decref(object);
+    app_text summary = {0};
+    app_describe_json(&summary, app_profile_json(p, c));
     app_text timeline = {0};
     add_timeline(&timeline, p);
     app_text_bytes(out, app_profile_template, (size_t)(at - app_profile_template));
     app_text_add(out, "{\"profile\":");
-    add_for_page(out, summary ? summary : "");
+    add_for_page(out, summary.data ? summary.data : "");
     app_text_add(out, ",\"map\":");
     add_for_page(out, c->memory_map);
     app_text_add(out, ",\"run_ms\":%.6f,\"timeline\":", (double)(p->end_ns - p->start_ns) * 1e-6);
     add_for_page(out, timeline.data ? timeline.data : "");
     app_text_add(out, "}%s", at + strlen(mark));
-    out->failed |= !summary || timeline.failed;
+    out->failed |= summary.failed || timeline.failed;
     app_text_release(&timeline);
-    free(summary);
+    app_text_release(&summary);
 }
