@@ -29,7 +29,7 @@ struct app_command {
 };
 
 extern const app_command app_infer, app_check, app_inspect, app_synth, app_pack, app_tokenize, app_preprocess, app_bench, app_doctor,
-    app_calibrate;
+    app_calibrate, app_profile_command;
 
 /* Shared option tables. */
 extern const app_option app_general_options[];     /* --json, --quiet */

@@ -66,13 +66,12 @@ static json_t *latency_json(const app_measured *m)
     return list;
 }
 
-static json_t *memory_json(const app_measured *m)
+json_t *app_memory_json(const pi0_memory *p, uint64_t resident_bytes)
 {
-    const pi0_memory *p = &m->plan;
     return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "weights_mapped", (json_int_t)p->weights_mapped, "weights_owned",
                      (json_int_t)p->weights_owned, "kv_cache", (json_int_t)p->kv_cache, "activations", (json_int_t)p->activations,
                      "workspace", (json_int_t)p->workspace, "session", (json_int_t)p->session, "total", (json_int_t)p->total,
-                     "peak_resident", m->resident_bytes ? json_integer((json_int_t)m->resident_bytes) : json_null());
+                     "peak_resident", resident_bytes ? json_integer((json_int_t)resident_bytes) : json_null());
 }
 
 json_t *app_bench_json(const app_measured *m)
@@ -83,7 +82,7 @@ json_t *app_bench_json(const app_measured *m)
                      info->threads, "cameras", m->cameras, "prompt_tokens", m->tokens, "steps", m->steps, "horizon", info->horizon, "batch",
                      m->batch, "runs", (json_int_t)m->runs, "needed_tflop", needed_flop(m) * 1e-12, "peak_gflops", m->flop_per_s * 1e-9,
                      "gflops", stage_flop_per_s(m, APP_TOTAL) * 1e-9, "fraction_of_peak", app_fraction_of_peak(m), "latency_ms",
-                     latency_json(m), "memory", memory_json(m), "machine", m->machine);
+                     latency_json(m), "memory", app_memory_json(&m->plan, m->resident_bytes), "machine", m->machine);
 }
 
 /* ------------------------------------------------------------------ page and markdown */

@@ -16,4 +16,7 @@ void app_bench_page(app_text *out, const app_measured *m, bool markdown);
 /* One line. machine: of pi0_doctor. */
 void app_bench_machine(app_text *out, const json_t *machine, const char *item);
 
+/* resident_bytes 0: null */
+json_t *app_memory_json(const pi0_memory *plan, uint64_t resident_bytes);
+
 #endif

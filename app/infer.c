@@ -11,6 +11,7 @@
 #include "record.h"
 #include "result.h"
 #include "signals.h"
+#include "trace.h"
 
 static const app_option options[] = {
     {.name = "output",
@@ -21,7 +22,10 @@ static const app_option options[] = {
     {.name = "raw", .kind = APP_FLAG, .help = "actions in model space, [H,A], before the output transforms"},
     {.name = "dump", .kind = APP_TEXT, .metavar = "FILE.npz", .help = "every stage of the computation"},
     {.name = "record", .kind = APP_TEXT, .metavar = "REF.npz", .help = "observation, noise and every stage, for `pi0 check`"},
-    {.name = "trace", .kind = APP_TEXT, .metavar = "FILE.json", .help = "stage timings in Chrome's trace format"},
+    {.name = "trace",
+     .kind = APP_TEXT,
+     .metavar = "FILE.json",
+     .help = "every stage, layer, op and thread in Chrome's trace format, of the first 100 runs"},
     {.name = "plot", .kind = APP_TEXT, .metavar = "FILE.svg", .help = "the chunk as curves"},
     {.name = "sketch", .kind = APP_FLAG, .help = "draw the curves below the table also where stdout is no terminal"},
     {.name = "repeat",
@@ -38,7 +42,6 @@ typedef struct infer_run {
     app_observation observation;
     app_result result;
     pi0_timing *timings;
-    double *starts_ms;
     size_t runs;
 } infer_run;
 
@@ -103,7 +106,6 @@ static pi0_status infer_once(const app_context *app, infer_run *run, size_t numb
     uint64_t seed = app_args_unsigned(&app->args, "seed", 0);
     bool raw = app_args_flag(&app->args, "raw") || run->observation.preprocessed;
     *phase = APP_READING;
-    double start = app_now_ms();
     pi0_session_reset(run->policy.session, seed);
     pi0_status status = app_observation_apply(&run->observation, pi0_model_info(run->policy.model), run->policy.session, err);
     if (status != PI0_OK)
@@ -128,7 +130,6 @@ static pi0_status infer_once(const app_context *app, infer_run *run, size_t numb
         status = same_bits(run, &result, number, err);
         app_result_release(&result);
     }
-    run->starts_ms[number] = number ? start - run->starts_ms[run->runs] : 0;
     return status;
 }
 
@@ -156,6 +157,18 @@ static void note_timings(app_context *app, const infer_run *run)
     }
 }
 
+enum { MOST_TRACED = 100 }; /* some megabytes */
+
+static pi0_status start_trace(const app_context *app, infer_run *run, uint64_t open_start_ns, pi0_error *err)
+{
+    const uint64_t open_end_ns = app_now_ns();
+    const size_t runs = run->runs < MOST_TRACED ? run->runs : MOST_TRACED;
+    pi0_status status = pi0_trace_start(run->policy.model, runs, (int)app_args_int(&app->args, "steps", 0), err);
+    pi0_trace_add(run->policy.model, "decode", run->observation.decode_start_ns, run->observation.decode_end_ns);
+    pi0_trace_add(run->policy.model, "open", open_start_ns, open_end_ns);
+    return status;
+}
+
 static pi0_status compute(app_context *app, infer_run *run, app_phase *phase, pi0_error *err)
 {
     const app_args *args = &app->args;
@@ -174,16 +187,17 @@ static pi0_status compute(app_context *app, infer_run *run, app_phase *phase, pi
     chosen->preprocessed = run->observation.preprocessed;
     if (!chosen->horizon)
         chosen->horizon = app_observation_rows(&run->observation);
+    const uint64_t open_start = app_now_ns();
     status = app_policy_open(app, &run->policy, err);
     if (status != PI0_OK)
         return status;
     note_model(app, run);
     run->runs = (size_t)app_args_int(args, "repeat", 1);
     run->timings = calloc(run->runs, sizeof *run->timings);
-    run->starts_ms = calloc(run->runs + 1, sizeof *run->starts_ms);
-    if (!run->timings || !run->starts_ms)
+    if (!run->timings)
         return app_err(err, PI0_ERR_MEMORY, "not enough memory for %zu runs", run->runs);
-    run->starts_ms[run->runs] = app_now_ms() - run->observation.decode_ms;
+    if (app_args_text(args, "trace"))
+        status = start_trace(app, run, open_start, err);
     for (size_t i = 0; status == PI0_OK && i < run->runs; i++)
         status = infer_once(app, run, i, phase, err);
     return status;
@@ -202,14 +216,6 @@ static app_curves curves_of(const infer_run *run, char *title, size_t size)
                         .y_label = run->result.raw ? "model space" : "the robot's units"};
 }
 
-static pi0_status write_text(const char *path, app_text *text, pi0_error *err)
-{
-    pi0_status status = text->failed ? app_err(err, PI0_ERR_MEMORY, "not enough memory for the text of the result")
-                                     : pi0_file_write(path, text->data, text->length, err);
-    app_text_release(text);
-    return status;
-}
-
 static pi0_status write_outputs(const app_context *app, const infer_run *run, pi0_error *err)
 {
     const app_args *args = &app->args;
@@ -222,17 +228,12 @@ static pi0_status write_outputs(const app_context *app, const infer_run *run, pi
         status = app_dump_write(path, run->policy.session, err);
     if (status == PI0_OK && (path = app_args_text(args, "record")))
         status = app_record_write(path, &run->observation, run->policy.session, err);
-    if (status == PI0_OK && (path = app_args_text(args, "trace"))) {
-        app_text text = {0};
-        app_trace_json(&text, run->timings, run->starts_ms, run->runs, info);
-        status = write_text(path, &text, err);
-    }
     if (status == PI0_OK && (path = app_args_text(args, "plot"))) {
         char title[160];
         app_curves curves = curves_of(run, title, sizeof title);
         app_text text = {0};
         app_plot_svg(&text, &curves);
-        status = write_text(path, &text, err);
+        status = app_text_write(path, &text, err);
     }
     return status;
 }
@@ -267,11 +268,38 @@ static int print_result(app_context *app, const infer_run *run)
     return code;
 }
 
+static pi0_status write_trace(const infer_run *run, const char *path, pi0_error *err)
+{
+    app_trace trace = {0};
+    app_text text = {0};
+    pi0_status status = app_trace_take(run->policy.model, &trace, err);
+    if (status == PI0_OK) {
+        app_trace_json(&text, &trace, pi0_model_info(run->policy.model));
+        status = app_text_write(path, &text, err);
+    }
+    app_trace_release(&trace);
+    return status;
+}
+
+/* The trace comes last: a disk that fills up then has cost no actions. */
+static int finish(app_context *app, const infer_run *run)
+{
+    pi0_error err = {0};
+    const char *trace = app_args_text(&app->args, "trace");
+    const uint64_t start = app_now_ns();
+    if (write_outputs(app, run, &err) != PI0_OK)
+        return app_fail(&app->report, &err, APP_WRITING);
+    int code = print_result(app, run);
+    pi0_trace_add(run->policy.model, "encode", start, app_now_ns());
+    if (trace && write_trace(run, trace, &err) != PI0_OK)
+        code = app_fail(&app->report, &err, APP_WRITING);
+    return code;
+}
+
 static void release(infer_run *run)
 {
     app_result_release(&run->result);
     free(run->timings);
-    free(run->starts_ms);
     app_policy_release(&run->policy);
     app_observation_release(&run->observation);
 }
@@ -288,10 +316,7 @@ static int infer(app_context *app)
     }
     note_timings(app, &run);
     app_signals_hold();
-    if (write_outputs(app, &run, &err) != PI0_OK)
-        code = app_fail(&app->report, &err, APP_WRITING);
-    else
-        code = print_result(app, &run);
+    code = finish(app, &run);
     app_signals_release();
 done:
     release(&run);

@@ -9,14 +9,15 @@
 
 /* Commands that have a name and a meaning, but no code yet. */
 static const app_command not_yet[] = {
-    {.name = "profile", .summary = "timeline and op table"},    {.name = "serve", .summary = "the openpi websocket policy server"},
-    {.name = "client", .summary = "a client that measures it"}, {.name = "run", .summary = "the robot-side loop"},
+    {.name = "serve", .summary = "the openpi websocket policy server"},
+    {.name = "client", .summary = "a client that measures it"},
+    {.name = "run", .summary = "the robot-side loop"},
     {.name = "replay", .summary = "replay of recordings"},
 };
 
 const app_command *const app_commands[] = {
-    &app_infer,  &app_check,     &app_inspect, &app_synth,  &app_pack,   &app_tokenize, &app_preprocess, &app_bench,
-    &app_doctor, &app_calibrate, &not_yet[0],  &not_yet[1], &not_yet[2], &not_yet[3],   &not_yet[4],     NULL,
+    &app_infer,           &app_check,  &app_inspect,   &app_synth,  &app_pack,   &app_tokenize, &app_preprocess, &app_bench,
+    &app_profile_command, &app_doctor, &app_calibrate, &not_yet[0], &not_yet[1], &not_yet[2],   &not_yet[3],     NULL,
 };
 
 const app_command *app_find_command(const char *name)

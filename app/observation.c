@@ -26,11 +26,16 @@ const app_option app_observation_options[] = {
     {.name = NULL},
 };
 
-double app_now_ms(void)
+uint64_t app_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+double app_now_ms(void)
+{
+    return (double)app_now_ns() * 1e-6;
 }
 
 /* The one array of a .npy file. */
@@ -222,7 +227,7 @@ pi0_status app_observation_load(const app_args *args, app_observation *observati
         status = load_noise(app_args_text(args, "noise"), observation, err);
     observation->prompt = app_args_text(args, "prompt");
 
-    double start = app_now_ms();
+    observation->decode_start_ns = app_now_ns();
     const char *text;
     for (size_t i = 0; status == PI0_OK && (text = app_args_nth(args, "image", i)); i++)
         status = load_image(text, observation, err);
@@ -230,7 +235,8 @@ pi0_status app_observation_load(const app_args *args, app_observation *observati
     const char *all = app_args_text(args, observation->preprocessed ? "preprocessed" : "obs");
     if (status == PI0_OK && all)
         status = pi0_observation_read(all, &observation->all, err);
-    observation->decode_ms = app_now_ms() - start;
+    observation->decode_end_ns = app_now_ns();
+    observation->decode_ms = (double)(observation->decode_end_ns - observation->decode_start_ns) * 1e-6;
     return status;
 }
 

@@ -21,6 +21,7 @@ typedef struct app_observation {
     pi0_arrays *all; /* --obs or --preprocessed */
     bool preprocessed;
     double decode_ms; /* reading and decoding the files */
+    uint64_t decode_start_ns, decode_end_ns;
 } app_observation;
 
 /* Reads every file the options name. Nothing given at all is an error that says what can be. */
@@ -48,5 +49,6 @@ size_t app_array_count(const pi0_array *array);
 void app_array_describe(const pi0_array *array, char *text, size_t size);
 
 double app_now_ms(void);
+uint64_t app_now_ns(void); /* the clock of pi0_trace_span */
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "json_out.h"
@@ -141,6 +142,25 @@ void app_result_table(app_text *out, const app_result *result, const pi0_info *i
     app_table_close(&table);
 }
 
+/* A disk with less than this cannot take a result. */
+enum { LEAST_ROOM = 1 << 20 };
+
+static pi0_status check_room(const char *option, const char *folder, pi0_error *err)
+{
+    struct statvfs disk;
+    if (statvfs(folder, &disk) != 0 || disk.f_blocks == 0) /* no disk, or one that does not tell */
+        return PI0_OK;
+    const double left = (double)disk.f_bfree * (double)disk.f_frsize;
+    if (left >= LEAST_ROOM)
+        return PI0_OK;
+    app_err(err, PI0_ERR_IO, "the disk is full");
+    app_err_field(err->where, "%.300s (--%s)", folder, option);
+    app_err_field(err->expected, "at least %d bytes free", LEAST_ROOM);
+    app_err_field(err->got, "%.0f", left);
+    app_err_field(err->hint, "make room, or name another folder");
+    return err->status;
+}
+
 pi0_status app_check_folder(const char *option, const char *path, pi0_error *err)
 {
     char folder[4096];
@@ -157,7 +177,7 @@ pi0_status app_check_folder(const char *option, const char *path, pi0_error *err
     memcpy(folder, slash ? path : "./", bytes);
     folder[bytes] = '\0';
     if (access(folder, W_OK | X_OK) == 0)
-        return PI0_OK;
+        return check_room(option, folder, err);
     app_err(err, PI0_ERR_IO, "cannot write into this folder: %s", strerror(errno));
     app_err_field(err->where, "%.300s (--%s)", folder, option);
     app_err_field(err->hint, "make the folder first, or name another");
@@ -167,6 +187,14 @@ pi0_status app_check_folder(const char *option, const char *path, pi0_error *err
 bool app_result_can_write(const char *path)
 {
     return app_ends_with(path, ".npy") || app_ends_with(path, ".json") || app_ends_with(path, ".csv");
+}
+
+pi0_status app_text_write(const char *path, app_text *text, pi0_error *err)
+{
+    pi0_status status = text->failed ? app_err(err, PI0_ERR_MEMORY, "not enough memory for the text of the result")
+                                     : pi0_file_write(path, text->data, text->length, err);
+    app_text_release(text);
+    return status;
 }
 
 static pi0_status write_npy(const char *path, const app_result *result, pi0_error *err)
@@ -198,40 +226,7 @@ pi0_status app_result_write(const char *path, const app_result *result, const pi
         app_result_json(&text, result, info, memory);
     else
         app_result_csv(&text, result);
-    pi0_status status = text.failed ? app_err(err, PI0_ERR_MEMORY, "not enough memory for the text of the result")
-                                    : pi0_file_write(path, text.data, text.length, err);
-    app_text_release(&text);
-    return status;
-}
-
-void app_trace_json(app_text *out, const pi0_timing *timings, const double *starts_ms, size_t runs, const pi0_info *info)
-{
-    app_json json = {.out = out};
-    app_json_open(&json, '{');
-    app_json_key(&json, "displayTimeUnit");
-    app_json_string(&json, "ms");
-    app_json_key(&json, "traceEvents");
-    app_json_open(&json, '[');
-    for (size_t run = 0; run < runs; run++) {
-        const pi0_timing *t = &timings[run];
-        const struct {
-            const char *name;
-            double ms;
-        } parts[] = {{"decode", t->decode}, {"preprocess", t->preprocess}, {"tokenize", t->tokenize}, {"vision", t->vision},
-                     {"prefix", t->prefix}, {"denoise", t->denoise},       {"post", t->post}};
-        double at = starts_ms[run];
-        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-            app_text_add(out,
-                         "%s\n  {\"name\": \"%s\", \"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": %.3f, \"dur\": %.3f, "
-                         "\"args\": {\"run\": %zu, \"device\": \"%s\"}}",
-                         run || i ? "," : "", parts[i].name, at * 1e3, parts[i].ms * 1e3, run, info->device);
-            at += parts[i].ms;
-        }
-    }
-    app_text_add(out, "\n");
-    app_json_close(&json, ']');
-    app_json_close(&json, '}');
-    app_text_add(out, "\n");
+    return app_text_write(path, &text, err);
 }
 
 void app_timing_line(app_text *out, const pi0_timing *timing)

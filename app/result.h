@@ -31,8 +31,8 @@ pi0_status app_check_folder(const char *option, const char *path, pi0_error *err
 
 pi0_status app_result_write(const char *path, const app_result *result, const pi0_info *info, pi0_memory memory, pi0_error *err);
 
-/* Chrome's trace format: chrome://tracing and ui.perfetto.dev read it. starts_ms: when each run began. */
-void app_trace_json(app_text *out, const pi0_timing *timings, const double *starts_ms, size_t runs, const pi0_info *info);
+/* Writes the text, if it is whole, and releases it. */
+pi0_status app_text_write(const char *path, app_text *text, pi0_error *err);
 
 /* "vision 12.1 ms, ..." */
 void app_timing_line(app_text *out, const pi0_timing *timing);

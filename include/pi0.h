@@ -343,6 +343,56 @@ PI0_API pi0_flop pi0_model_flop(const pi0_model *model, int cameras, int tokens,
  * together. Takes some tens of milliseconds. To compare with: call it before, between and after what is measured, and take the best. */
 PI0_API pi0_status pi0_model_peak(const pi0_model *model, double *flop_per_s, pi0_error *err);
 
+/* ------------------------------------------------------------------ tracing: what ran when, and what every thread did (docs/profile.md) */
+
+typedef enum pi0_span_kind {
+    PI0_SPAN_STAGE, /* a part of an inference ("vision", "step"), or what pi0_trace_add named */
+    PI0_SPAN_LAYER, /* one layer of a tower */
+    PI0_SPAN_OP,    /* one op of a plan, on the thread that waits for it */
+    PI0_SPAN_WORK   /* one thread's share of an op: from its first task to its last */
+} pi0_span_kind;
+
+/* Texts live as long as the model; those that do not apply are "", numbers that do not are 0 or -1. */
+typedef struct pi0_trace_span {
+    pi0_span_kind kind;
+    const char *name; /* of an op its kind: "linears" */
+    int index;        /* of a layer or a step, the slot of a camera; else -1 */
+    int thread;       /* 0: the first that was seen to call the library; 1 .. pi0_info.threads - 1: workers; beyond: other callers */
+    int64_t parent;   /* index of the span that this one lies in; -1: of none */
+    uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
+    /* PI0_SPAN_WORK: time at tasks, and of that at preparing the inputs of a product (rounding, reordering) */
+    uint64_t busy_ns, prepare_ns;
+    int tasks;
+    /* PI0_SPAN_OP */
+    const char *plan; /* "context", "schedule" or "denoise" */
+    int op;           /* its number there */
+    const char *part; /* "vision", "prefix", ... */
+    int layer;
+    const char *product;    /* pi0_layer.name where it is one of those */
+    int matrix;             /* 1: products or attention; 0: vector work */
+    const char *arithmetic; /* of matrix work: "f32", "bf16" or "int8" */
+    int64_t rows, cols;     /* of the results, as they were in this inference */
+    int64_t inner;          /* what a matrix op sums over: columns of the input, or most keys of a row */
+    double flop;            /* a multiply-add is two; docs/profile.md has the count of every op */
+    double bytes;           /* inputs, weights and results, each moved once */
+} pi0_trace_span;
+
+/* From now on inferences of this model are recorded: up to `inferences` runs of the network of at most `steps` steps (0 = the recipe's) and
+ * max_batch sessions. Allocates the room, the only allocation of tracing, and forgets an earlier trace. What does not fit is counted, not
+ * recorded. None of these functions may run beside other calls on the model or its sessions, but for pi0_trace_add. */
+PI0_API pi0_status pi0_trace_start(pi0_model *model, size_t inferences, int steps, pi0_error *err);
+PI0_API void pi0_trace_record(pi0_model *model, int on); /* 0: nothing more for now; what was recorded stays. 1: go on */
+
+/* A span of the caller's own, such as "decode"; ignored while nothing is recorded. name: must live as long as the model. */
+PI0_API void pi0_trace_add(pi0_model *model, const char *name, uint64_t start_ns, uint64_t end_ns);
+
+PI0_API size_t pi0_trace_count(const pi0_model *model);
+PI0_API size_t pi0_trace_dropped(const pi0_model *model); /* spans that did not fit */
+PI0_API pi0_trace_span pi0_trace_at(const pi0_model *model, size_t index);
+
+/* Where every value of the plans lies in the arena and while which ops it lives there, as one JSON text (pi0_text_free). */
+PI0_API pi0_status pi0_memory_map(const pi0_model *model, char **json, pi0_error *err);
+
 /* ------------------------------------------------------------------ tokenizer */
 
 typedef struct pi0_tokenizer pi0_tokenizer;

@@ -15,12 +15,12 @@ printf 'this is no picture' >broken.png
 try; [ $code = 2 ] && [ ! -s out ] && grep -q 'usage: pi0 COMMAND' err; holds "bare pi0 prints its help on stderr, exit 2"
 try --version; [ $code = 0 ] && grep -q '^pi0 [0-9]' out && [ ! -s err ]; holds "--version"
 try help; [ $code = 0 ] && grep -q 'not in this version' out && [ ! -s err ]; holds "help on stdout"
-for command in infer check inspect synth pack tokenize preprocess bench doctor calibrate; do
+for command in infer check inspect synth pack tokenize preprocess bench profile doctor calibrate; do
     try $command --help
     [ $code = 0 ] && grep -q '^Examples' out && [ ! -s err ]; holds "$command --help teaches with examples"
     try help $command; [ $code = 0 ] && grep -q "^pi0 $command:" out; holds "help $command"
 done
-for command in profile serve client run replay; do
+for command in serve client run replay; do
     expect "$command says that it is not in this version" 1 'not in this version' $command MODEL
 done
 expect "unknown command names the nearest" 2 'pi0 infer' infr MODEL

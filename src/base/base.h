@@ -189,6 +189,43 @@ uint64_t pi0_fnv1a(const char *text);
 /* N(0,1), f32: element `index` of stream (seed, stream). Uses + - * / and sqrt of IEEE doubles only, no libm. */
 void pi0_random_normal(uint64_t seed, uint64_t stream, float *out, size_t count);
 
+/* ------------------------------------------------------------------ spans: what pi0_trace_start records
+ * A tracer never grows, and recording takes no lock: every thread writes into room of its own or into a place that it drew. */
+
+typedef struct pi0_tracer pi0_tracer;
+
+/* Room for `spans` spans, and for the work of `threads` threads on `ops` ops. */
+pi0_status pi0_tracer_open(size_t spans, size_t ops, int threads, pi0_tracer **out, pi0_error *err);
+void pi0_tracer_close(pi0_tracer **tracer);
+size_t pi0_tracer_count(const pi0_tracer *tracer);
+size_t pi0_tracer_dropped(const pi0_tracer *tracer);
+pi0_trace_span pi0_tracer_at(const pi0_tracer *tracer, size_t index);
+
+/* Begins a span inside of the one that this thread has open; name is static text. -1: no room. */
+int64_t pi0_tracer_begin(pi0_tracer *tracer, pi0_span_kind kind, const char *name, int index);
+void pi0_tracer_end(pi0_tracer *tracer, int64_t span);                   /* and whatever was left open in it */
+pi0_trace_span *pi0_tracer_span(const pi0_tracer *tracer, int64_t span); /* to fill in the rest; NULL for -1 */
+void pi0_tracer_add(pi0_tracer *tracer, const char *name, uint64_t start_ns, uint64_t end_ns);
+
+/* For whoever may be recorded or not: tracer NULL. */
+static inline int64_t pi0_span_begin(pi0_tracer *tracer, const char *name, int index)
+{
+    return tracer ? pi0_tracer_begin(tracer, PI0_SPAN_STAGE, name, index) : -1;
+}
+static inline void pi0_span_end(pi0_tracer *tracer, int64_t span)
+{
+    if (tracer)
+        pi0_tracer_end(tracer, span);
+}
+
+/* Between the runs of a pool: whether the tasks of the next ones prepare an op's inputs. */
+void pi0_tracer_prepares(pi0_tracer *tracer, bool prepares);
+
+/* By the pool: before a run, and around each task of thread 0 .. threads-1. */
+void pi0_tracer_run(pi0_tracer *tracer);
+void pi0_tracer_task_begin(pi0_tracer *tracer, int thread);
+void pi0_tracer_task_end(pi0_tracer *tracer, int thread);
+
 /* ------------------------------------------------------------------ threads */
 
 typedef struct pi0_pool pi0_pool;
@@ -201,6 +238,7 @@ typedef void (*pi0_task_fn)(void *context, int task, int thread);
 pi0_status pi0_pool_open(int threads, const int *cpus, pi0_pool **out, pi0_error *err);
 void pi0_pool_close(pi0_pool **pool);
 int pi0_pool_threads(const pi0_pool *pool);
+void pi0_pool_trace(pi0_pool *pool, pi0_tracer *tracer); /* what its threads do is recorded; NULL: no longer. Not during a run. */
 
 /* Runs all tasks and returns when the last is done. One run at a time per pool. Which thread runs a task is not defined. */
 void pi0_pool_run(pi0_pool *pool, pi0_task_fn fn, void *context, int n_tasks);

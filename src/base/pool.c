@@ -20,8 +20,9 @@ struct pi0_pool {
     pi0_task_fn fn;
     void *context;
     int n_tasks;
-    int threads; /* with the caller */
-    int started; /* workers that exist */
+    pi0_tracer *tracer; /* NULL: nothing is recorded */
+    int threads;        /* with the caller */
+    int started;        /* workers that exist */
     pthread_mutex_t lock;
     pthread_cond_t wake, done;
     bool lock_made, wake_made, done_made;
@@ -56,10 +57,19 @@ static int claim(pi0_pool *pool)
     return -1;
 }
 
+static void run_task(pi0_tracer *tracer, pi0_task_fn fn, void *context, int task, int thread)
+{
+    if (tracer)
+        pi0_tracer_task_begin(tracer, thread);
+    fn(context, task, thread);
+    if (tracer) /* before the task counts as done: with the last one the run ends, and the trace may be read */
+        pi0_tracer_task_end(tracer, thread);
+}
+
 static void work(pi0_pool *pool, int thread)
 {
     for (int task; (task = claim(pool)) >= 0;) {
-        pool->fn(pool->context, task, thread);
+        run_task(pool->tracer, pool->fn, pool->context, task, thread);
         if (atomic_fetch_sub(&pool->unfinished, 1) == 1 && thread != 0 && atomic_load(&pool->caller_sleeps)) {
             pthread_mutex_lock(&pool->lock);
             pthread_cond_signal(&pool->done);
@@ -205,11 +215,18 @@ static void wake_workers(pi0_pool *pool, int n_tasks)
     pthread_mutex_unlock(&pool->lock);
 }
 
+void pi0_pool_trace(pi0_pool *pool, pi0_tracer *tracer)
+{
+    pool->tracer = tracer;
+}
+
 void pi0_pool_run(pi0_pool *pool, pi0_task_fn fn, void *context, int n_tasks)
 {
+    if (pool->tracer)
+        pi0_tracer_run(pool->tracer);
     if (pool->threads == 1 || n_tasks <= 1) {
         for (int task = 0; task < n_tasks; task++)
-            fn(context, task, 0);
+            run_task(pool->tracer, fn, context, task, 0);
         return;
     }
     pool->fn = fn;

@@ -107,6 +107,10 @@ typedef struct pi0_device_api {
     void (*release)(pi0_device *device, pi0_exec **exec);
     pi0_status (*run)(pi0_device *device, pi0_exec *exec, const pi0_params *params, pi0_error *err); /* returns when it is done */
     double (*part_ms)(const pi0_exec *exec, const char *part); /* of the last run: time in the ops of one part of the plan */
+    /* What runs from now on is recorded, inside of the span that the caller of run has open: a stage for each part of the plan, a span for
+     * each layer and op. tracer NULL: no longer. May be absent: then only stages of the
+     * engine are recorded. */
+    void (*trace)(pi0_device *device, pi0_tracer *tracer);
 } pi0_device_api;
 
 extern const pi0_device_api pi0_device_cpu;

@@ -63,7 +63,8 @@ struct pi0_model {
     pi0_progress_fn progress;
     void *progress_user;
     bool stages, preprocessed;
-    pthread_mutex_t lock; /* one inference at a time: K/V cache and workspace are the model's */
+    pi0_tracer *tracer, *tracing; /* what was recorded; the same while more is, else NULL */
+    pthread_mutex_t lock;         /* one inference at a time: K/V cache and workspace are the model's */
     bool lock_ready;
 };
 
@@ -189,6 +190,9 @@ typedef struct pi0_product_count {
 pi0_product_count pi0_products_count(const pi0_policy_plans *plans, const char *prefix, pi0_precision precision);
 double pi0_product_error_relative(const pi0_product_error *error);
 double pi0_product_error_cosine(const pi0_product_error *error);
+
+/* "prefix.3.mlp.gate_proj+up_proj" of an op of a program; "" where it is no product of the list. */
+const char *pi0_product_name(const pi0_model *model, const pi0_program *program, const pi0_op *op);
 
 /* pages.c: brings what the device reads where the file is mapped into memory, on the device's number of threads. After all imports. */
 pi0_status pi0_take_pages(pi0_model *model, pi0_error *err);

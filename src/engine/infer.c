@@ -296,9 +296,11 @@ static pi0_status enter_step(batch *b, int step, pi0_error *err)
     return PI0_OK;
 }
 
+/* Spans that an error leaves open end with that of the inference. */
 static pi0_status run_step(batch *b, int step, pi0_error *err)
 {
     pi0_model *model = b->model;
+    const int64_t span = pi0_span_begin(model->tracing, "step", step);
     const int rows = model->params.total[PI0_ROWS_ACTION];
     const size_t bytes = rows_bytes(model, rows), count = bytes / sizeof(float);
     PI0_TRY(enter_step(b, step, err));
@@ -313,7 +315,9 @@ static pi0_status run_step(batch *b, int step, pi0_error *err)
         return not_finite(err, "x", step);
     if (model->stages)
         PI0_TRY(keep_rows_stage(b, model->host_actions, "x", step, err));
-    return model->api->write(model->device, &model->x, 0, model->host_actions, bytes, err);
+    PI0_TRY(model->api->write(model->device, &model->x, 0, model->host_actions, bytes, err));
+    pi0_span_end(model->tracing, span);
+    return PI0_OK;
 }
 
 static pi0_status finish_lane(batch *b, int lane, pi0_error *err)
@@ -322,6 +326,7 @@ static pi0_status finish_lane(batch *b, int lane, pi0_error *err)
     pi0_session *session = b->sessions[lane];
     const int horizon = model->sizes.horizon, width = model->arch.action_dim, dim = model->facts.action_dim;
     const uint64_t start = pi0_now_ns();
+    const int64_t span = pi0_span_begin(model->tracing, "post", -1);
     memcpy(session->raw, (const uint8_t *)model->host_actions + rows_bytes(model, model->params.span[PI0_ROWS_ACTION][lane].first),
            rows_bytes(model, horizon));
     session->has_actions = !session->preprocessed;
@@ -336,6 +341,7 @@ static pi0_status finish_lane(batch *b, int lane, pi0_error *err)
         if (session->has_actions)
             PI0_TRY(pi0_stages_add(session, PI0_F64, session->actions, 2, (int64_t[]){horizon, dim}, err, "actions"));
     }
+    pi0_span_end(model->tracing, span);
     session->timing.post = (double)(pi0_now_ns() - start) * 1e-6;
     session->inferences++;
     session->has_noise = false;
@@ -355,6 +361,27 @@ static void set_timing(batch *b, const pi0_timing *run, uint64_t start)
     }
 }
 
+/* Pictures and prompts to the cache that the steps read. */
+static pi0_status run_context(batch *b, pi0_timing *run, pi0_error *err)
+{
+    pi0_model *model = b->model;
+    int64_t span = pi0_span_begin(model->tracing, "upload", -1);
+    fill_params(b);
+    PI0_TRY(write_inputs(b, err));
+    pi0_span_end(model->tracing, span);
+    const uint64_t start = pi0_now_ns();
+    PI0_TRY(model->api->run(model->device, model->context.exec, &model->params, err));
+    const double context = (double)(pi0_now_ns() - start) * 1e-6;
+    run->vision = model->api->part_ms(model->context.exec, "vision");
+    run->prefix = context - run->vision;
+    span = pi0_span_begin(model->tracing, "check", -1);
+    PI0_TRY(check_context(b, err));
+    for (int lane = 0; lane < b->lanes && model->stages; lane++)
+        PI0_TRY(keep_context_stages(b, lane, err));
+    pi0_span_end(model->tracing, span);
+    return PI0_OK;
+}
+
 static pi0_status run_batch(batch *b, pi0_error *err)
 {
     pi0_model *model = b->model;
@@ -362,19 +389,12 @@ static pi0_status run_batch(batch *b, pi0_error *err)
     pi0_timing run = {0};
     for (int lane = 0; lane < b->lanes; lane++)
         PI0_TRY(pi0_prepare_inputs(b->sessions[lane], err));
-    fill_params(b);
-    PI0_TRY(write_inputs(b, err));
-    const uint64_t context_start = pi0_now_ns();
-    PI0_TRY(model->api->run(model->device, model->context.exec, &model->params, err));
-    const double context = (double)(pi0_now_ns() - context_start) * 1e-6;
-    run.vision = model->api->part_ms(model->context.exec, "vision");
-    run.prefix = context - run.vision;
-    PI0_TRY(check_context(b, err));
-    for (int lane = 0; lane < b->lanes && model->stages; lane++)
-        PI0_TRY(keep_context_stages(b, lane, err));
+    PI0_TRY(run_context(b, &run, err));
     const uint64_t denoise_start = pi0_now_ns();
+    const int64_t span = pi0_span_begin(model->tracing, "denoise", -1);
     for (int step = 0; step < b->steps; step++)
         PI0_TRY(run_step(b, step, err));
+    pi0_span_end(model->tracing, span);
     run.denoise = (double)(pi0_now_ns() - denoise_start) * 1e-6;
     for (int lane = 0; lane < b->lanes; lane++)
         PI0_TRY(finish_lane(b, lane, err));
@@ -417,7 +437,9 @@ pi0_status pi0_infer(pi0_session *const *sessions, size_t n, int steps, pi0_erro
                    .sessions = sessions + done,
                    .lanes = (int)(n - done < (size_t)model->sizes.lanes ? n - done : (size_t)model->sizes.lanes),
                    .steps = steps ? steps : model->facts.steps};
+        const int64_t span = pi0_span_begin(model->tracing, "inference", -1);
         status = run_batch(&b, err);
+        pi0_span_end(model->tracing, span);
         done += (size_t)b.lanes;
     }
     pthread_mutex_unlock(&model->lock);

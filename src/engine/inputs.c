@@ -58,8 +58,10 @@ static pi0_status make_raw_inputs(pi0_session *session, pi0_error *err)
     if (session->has_tokens)
         return PI0_OK;
     const uint64_t start = pi0_now_ns();
+    const int64_t span = pi0_span_begin(model->tracing, "tokenize", -1);
     PI0_TRY(pi0_recipe_prompt(model->recipe, model->tokenizer, session->prompt, text_state, &model->log, session->tokens, PI0_MAX_TOKENS,
                               &session->n_tokens, NULL, err));
+    pi0_span_end(model->tracing, span);
     session->timing.tokenize = (double)(pi0_now_ns() - start) * 1e-6;
     return PI0_OK;
 }
@@ -68,6 +70,7 @@ pi0_status pi0_prepare_inputs(pi0_session *session, pi0_error *err)
 {
     const uint64_t start = pi0_now_ns();
     pi0_model *model = session->model;
+    const int64_t span = pi0_span_begin(model->tracing, "preprocess", -1);
     session->timing = (pi0_timing){0};
     PI0_TRY(check_cameras(session, err));
     if (!session->preprocessed) {
@@ -83,5 +86,6 @@ pi0_status pi0_prepare_inputs(pi0_session *session, pi0_error *err)
         pi0_random_normal(session->seed, session->inferences, session->noise,
                           (size_t)model->sizes.horizon * (size_t)model->arch.action_dim);
     session->timing.preprocess = session->preprocess_ms + (double)(pi0_now_ns() - start) * 1e-6 - session->timing.tokenize;
+    pi0_span_end(model->tracing, span); /* after an error the inference's span ends it */
     return PI0_OK;
 }

@@ -94,6 +94,19 @@ pi0_status pi0_layers_open(pi0_model *model, bool measure, pi0_error *err)
     return list_products(model, &model->denoise, measure, err);
 }
 
+const char *pi0_product_name(const pi0_model *model, const pi0_program *program, const pi0_op *op)
+{
+    if (op->kind != PI0_OP_LINEAR && op->kind != PI0_OP_LINEARS)
+        return "";
+    const pi0_weight *weight = &program->plan->weights[program->plan->tensors[op->in[1]].weight];
+    if (weight->shared)
+        weight = &model->context.plan->weights[weight->shared - 1];
+    for (size_t i = 0; i < model->n_layers; i++)
+        if (model->layers[i].weight == weight)
+            return model->layers[i].name;
+    return "";
+}
+
 void pi0_layers_close(pi0_model *model)
 {
     pi0_free(model->layers);

@@ -103,6 +103,7 @@ void pi0_close(pi0_model **handle)
     if (!handle || !*handle)
         return;
     pi0_model *model = *handle;
+    pi0_tracer_close(&model->tracer);
     if (model->device) {
         model->api->set_hot(model->device, false);
         close_program(model, &model->context);

@@ -88,7 +88,9 @@ pi0_status pi0_set_image(pi0_session *session, const char *name, const pi0_array
     if (!image)
         return PI0_OK;
     const uint64_t start = pi0_now_ns();
+    const int64_t span = pi0_span_begin(session->model->tracing, "preprocess", slot);
     pi0_status status = pi0_image_to_input(image, facts->resize, facts->image_size, session->pixels[slot], &session->scratch, err);
+    pi0_span_end(session->model->tracing, span);
     session->preprocess_ms += (double)(pi0_now_ns() - start) * 1e-6;
     if (status != PI0_OK && err) {
         char detail[sizeof err->where];

@@ -272,6 +272,26 @@ pi0_status pi0_plan_verify(const pi0_plan *plan, pi0_error *err);
 /* rope.c: cos and sin [head_dim/2] of one position; what ROPE computes and PI0_FORM_ROPE_TABLE holds for every position. */
 void pi0_rope_angles(int position, int head_dim, float *cosines, float *sines);
 
+/* ------------------------------------------------------------------ cost.c */
+
+/* The rows that the keys of an attention, or of one of its core pieces, stand for. */
+typedef struct pi0_key_rows {
+    pi0_rows first, second;
+    bool two_runs;
+} pi0_key_rows;
+
+pi0_key_rows pi0_plan_key_rows(const pi0_plan *plan, const pi0_op *op);
+
+/* What one op does in a run. */
+typedef struct pi0_cost {
+    bool matrix;         /* products or attention */
+    int rows;            /* of the results */
+    int64_t cols, inner; /* of all results; what a matrix op sums over */
+    double flop, bytes;  /* bytes: of inputs and results, each moved once, without the weights, whose type the device knows */
+} pi0_cost;
+
+pi0_cost pi0_op_cost(const pi0_plan *plan, const pi0_op *op, const pi0_params *params);
+
 /* ------------------------------------------------------------------ planner.c */
 
 /* Liveness -> offset of every value that is no output; sets arena_bytes and live_bytes. */

@@ -252,23 +252,47 @@ static pi0_status alloc_results(pi0_exec *exec, const pi0_op *op, pi0_error *err
     return PI0_OK;
 }
 
+static pi0_status run_op(pi0_exec *exec, int i, const pi0_params *params, pi0_error *err)
+{
+    const pi0_op *op = &exec->plan->ops[i];
+    pi0_tracer *tracer = exec->device->tracer;
+    const int64_t span = tracer ? pi0_tracer_begin(tracer, PI0_SPAN_OP, pi0_op_infos[op->kind].name, -1) : -1;
+    pi0_status status = alloc_results(exec, op, err);
+    if (status == PI0_OK) {
+        (exec->calls ? exec->calls[i] : pi0_cpu_bind(op))(exec, op, params);
+        free_dead_values(exec, i);
+    }
+    pi0_span_end(tracer, span);
+    if (span >= 0)
+        pi0_cpu_describe(exec, i, params, pi0_tracer_span(tracer, span));
+    return status;
+}
+
+/* From op i on as long as they are of its part and layer; returns the first that is not. */
+static int run_layer(pi0_exec *exec, int i, const pi0_params *params, pi0_status *status, pi0_error *err)
+{
+    const pi0_plan *plan = exec->plan;
+    const pi0_op *first = &plan->ops[i];
+    pi0_tracer *tracer = first->layer >= 0 ? exec->device->tracer : NULL;
+    const int64_t span = tracer ? pi0_tracer_begin(tracer, PI0_SPAN_LAYER, first->part, first->layer) : -1;
+    for (; i < plan->n_ops && plan->ops[i].part == first->part && plan->ops[i].layer == first->layer && *status == PI0_OK; i++)
+        *status = run_op(exec, i, params, err);
+    pi0_span_end(tracer, span);
+    return i;
+}
+
 static pi0_status cpu_run(pi0_device *device, pi0_exec *exec, const pi0_params *params, pi0_error *err)
 {
-    (void)device;
     const pi0_plan *plan = exec->plan;
     pi0_status status = PI0_OK;
     exec->n_parts = 0;
     for (int i = 0; i < plan->n_ops && status == PI0_OK;) {
         const char *part = plan->ops[i].part;
         const uint64_t start = pi0_now_ns();
-        for (; i < plan->n_ops && plan->ops[i].part == part; i++) {
-            const pi0_op *op = &plan->ops[i];
-            status = alloc_results(exec, op, err);
-            if (status != PI0_OK)
-                break;
-            (exec->calls ? exec->calls[i] : pi0_cpu_bind(op))(exec, op, params);
-            free_dead_values(exec, i);
-        }
+        const int64_t span = pi0_span_begin(device->tracer, part, -1);
+        while (i < plan->n_ops && plan->ops[i].part == part && status == PI0_OK)
+            i = run_layer(exec, i, params, &status, err);
+        pi0_span_end(device->tracer, span);
         *part_clock(exec, part) += pi0_now_ns() - start;
     }
     for (int t = 0; t < plan->n_tensors && status != PI0_OK; t++)
@@ -277,6 +301,12 @@ static pi0_status cpu_run(pi0_device *device, pi0_exec *exec, const pi0_params *
             exec->data[t] = NULL;
         }
     return status;
+}
+
+static void cpu_trace(pi0_device *device, pi0_tracer *tracer)
+{
+    device->tracer = tracer;
+    pi0_pool_trace(device->pool, tracer);
 }
 
 static double cpu_part_ms(const pi0_exec *exec, const char *part)
@@ -310,4 +340,5 @@ const pi0_device_api pi0_device_cpu = {
     .release = cpu_release,
     .run = cpu_run,
     .part_ms = cpu_part_ms,
+    .trace = cpu_trace,
 };

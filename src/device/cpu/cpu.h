@@ -8,6 +8,7 @@
 struct pi0_device {
     pi0_kernels kernels;
     pi0_pool *pool;
+    pi0_tracer *tracer; /* NULL: nothing is recorded */
     int threads;
     bool hot;
 };
@@ -36,6 +37,9 @@ struct pi0_exec {
 /* bind.c */
 pi0_cpu_op pi0_cpu_bind(const pi0_op *op);
 size_t pi0_cpu_thread_workspace(const pi0_device *device, const pi0_plan *plan);
+
+/* trace.c */
+void pi0_cpu_describe(const pi0_exec *exec, int op, const pi0_params *params, pi0_trace_span *span); /* fills in what the op did */
 
 /* ops.c */
 void pi0_cpu_patchify(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
@@ -68,6 +72,11 @@ size_t pi0_cpu_shared_workspace(const pi0_device *device, const pi0_plan *plan);
 void pi0_cpu_product(pi0_exec *exec, const pi0_gemm_kernel *kernel, const pi0_gemm *gemm);
 void pi0_cpu_linear(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
 void pi0_cpu_attention(pi0_exec *exec, const pi0_op *op, const pi0_params *params);
+
+static inline bool pi0_cpu_attention_in_bf16(const pi0_device *device, const pi0_op *op)
+{
+    return op->precision != PI0_PRECISION_F32 && device->kernels.attention[PI0_GEMM_BF16];
+}
 
 /* probe.c: a plan that measures int8 */
 pi0_weight pi0_cpu_int8_of(const pi0_weight *weight); /* the same with precision int8; its names are borrowed */

@@ -86,8 +86,13 @@ static void run_span(gemm_job *job)
 {
     pi0_pool *pool = job->exec->device->pool;
     const int threads = job->exec->device->threads;
+    pi0_tracer *tracer = job->exec->device->tracer;
     job->t_chunk = divide_up(job->tiles, pi0_min_int(job->tiles, threads * 4));
+    if (tracer)
+        pi0_tracer_prepares(tracer, true);
     pi0_pool_run(pool, run_prepare, job, divide_up(job->tiles, job->t_chunk));
+    if (tracer)
+        pi0_tracer_prepares(tracer, false);
 
     /* Panels are shared out first: what is not packed is packed by the task that multiplies by it. Rows are cut when panels do not last. */
     job->p_chunk = pi0_max_int(1, pi0_min_int(PANELS_A_TASK, job->panels / (threads * TASKS_A_THREAD)));
@@ -179,25 +184,8 @@ static const float *rows_at(const pi0_exec *exec, int tensor, int row)
     return pi0_cpu_f32(exec, tensor) + (size_t)row * pi0_cpu_ld(exec, tensor);
 }
 
-/* The rows that the keys of both runs stand for; softmax has none among its inputs and takes them from the op that made its scores. */
-typedef struct key_rows {
-    pi0_rows first, second;
-    bool two_runs;
-} key_rows;
-
-static key_rows key_rows_of(const pi0_exec *exec, const pi0_op *op)
-{
-    while (op->kind == PI0_OP_SOFTMAX)
-        op = &exec->plan->ops[pi0_plan_producer(exec->plan, op->in[0])];
-    const int second = op->kind == PI0_OP_ATTENTION ? op->in[3] : op->in[2];
-    key_rows rows = {.first = pi0_cpu_tensor(exec, op->in[1])->rows, .two_runs = second >= 0};
-    if (rows.two_runs)
-        rows.second = pi0_cpu_tensor(exec, second)->rows;
-    return rows;
-}
-
 /* Fills in the problem of one group. Tensors that a piece does not have stay NULL. */
-static pi0_attention describe(const attention_job *job, int group, const key_rows *rows)
+static pi0_attention describe(const attention_job *job, int group, const pi0_key_rows *rows)
 {
     const pi0_exec *exec = job->exec;
     const pi0_op *op = job->op;
@@ -238,11 +226,11 @@ static void run_piece(const attention_job *job, int group, int head, int row0, i
     const pi0_exec *exec = job->exec;
     const pi0_op *op = job->op;
     const pi0_kernels *kernels = &exec->device->kernels;
-    const key_rows rows = key_rows_of(exec, op);
+    const pi0_key_rows rows = pi0_plan_key_rows(exec->plan, op);
     const pi0_attention a = describe(job, group, &rows);
     if (op->kind == PI0_OP_ATTENTION) {
-        const bool bf16 = op->precision != PI0_PRECISION_F32 && kernels->attention[PI0_GEMM_BF16];
-        kernels->attention[bf16 ? PI0_GEMM_BF16 : PI0_GEMM_F32](&a, head, row0, row1, thread_workspace(exec, thread));
+        kernels->attention[pi0_cpu_attention_in_bf16(exec->device, op) ? PI0_GEMM_BF16 : PI0_GEMM_F32](&a, head, row0, row1,
+                                                                                                       thread_workspace(exec, thread));
         return;
     }
     const int table = op->kind == PI0_OP_ATTN_MIX ? op->in[0] : op->out; /* scores [R, heads*keys] */
