@@ -102,6 +102,7 @@ static pi0_status prepare_plan(pi0_plan *plan, const pi0_precision_policy *polic
     PI0_TRY(pi0_passes_run(plan, disable, err));
     PI0_TRY(pi0_plan_expand(plan, api->takes, &count, err));
     *expanded += count;
+    pi0_plan_drop_unread(plan);
     pi0_plan_quantise(plan, policy);
     PI0_TRY(pi0_plan_verify(plan, err));
     return pi0_plan_layout(plan, err);

@@ -101,7 +101,7 @@ struct pi0_session {
     pi0_timing timing;
     pi0_scratch scratch;
     pi0_prompt_room prompt_room;
-    size_t bytes, used; /* of the session and what it holds, as the model's counters have them */
+    uint64_t bytes, used; /* of the session and what it holds, as the model's counters have them */
     pi0_stage_record *stages;
     size_t n_stages, cap_stages;
 };

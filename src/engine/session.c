@@ -34,7 +34,7 @@ static void raise_to(atomic_uint_fast64_t *most, uint64_t now)
 }
 
 /* The model's counters follow what the session holds now. */
-static void count_memory(pi0_session *session, size_t bytes, size_t used)
+static void count_memory(pi0_session *session, uint64_t bytes, uint64_t used)
 {
     pi0_model *model = session->model;
     const uint64_t all = atomic_fetch_add(&model->sessions.bytes, bytes - session->bytes) + bytes - session->bytes;
