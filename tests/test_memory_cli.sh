@@ -1,63 +1,57 @@
-#!/usr/bin/env bash
+#!/bin/bash
 # The memory plan from outside: what is measured is what was planned, a limit is refused with what would fit, plans without weights.
+# Run: PI0=build/pi0 tests/test_memory_cli.sh        (CTest does; works from any folder, leaves nothing behind)
 # ctest: timeout=600
-set -eu
+name=pi0_memory; . "$(dirname "${BASH_SOURCE[0]}")/support.sh"
 command -v python3 >/dev/null || { echo "skipped: python3 is not installed"; exit 77; }
-work=$(mktemp -d "${TMPDIR:-/tmp}/pi0_memory.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-fail() { echo "not ok - $1"; exit 1; }
 
-# ------------------------------------------------------------------ plans alone: the published sizes, nothing of 7 GB on the disk
+# ---------------------------------------------------------------- plans alone: the published sizes, nothing of 7 GB on the disk
+mkdir room
 for model in pi0 pi05; do
-    mkdir room
-    TMPDIR=$work/room "$PI0" bench --size base --model $model --plan-report --json >$model.json
-    [ -z "$(ls room)" ] || fail "the plan report left something behind"
-    rmdir room
-    "$PI0" bench --size base --model $model --plan-report --batch 2 >page
-    grep -q '^ *2 *context ' page && grep -q '^ *2 *denoise ' page || fail "no row for each plan"
-    ! grep -q '^ *1 *context ' page || fail "--batch 2 reports batch 1 too"
-done
-python3 - <<'EOF'
-import json
-for model in "pi0", "pi05":
-    report = json.load(open(model + ".json"))
-    assert report["model"] == model and report["precision"] == "bf16", report
-    assert [row["batch"] for row in report["batches"]] == list(range(1, 9))
-    ratios = [row[plan]["over_live"] for row in report["batches"] for plan in ("context", "schedule", "denoise")]
-    assert len(ratios) == 24 and all(1 <= r <= 1.10 for r in ratios) and report["worst_over_live"] == max(ratios), ratios
-    memory = [row["memory"] for row in report["batches"]]
-    assert all(a["activations"] < b["activations"] and a["kv_cache"] < b["kv_cache"] for a, b in zip(memory, memory[1:]))
-    assert model == "pi05" or memory[0]["beside_weights"] < 150e6, memory[0]  # for one robot; pi05's prompt alone has four times the rows
-    print(model, "at most", max(ratios), "times what is alive; beside the weights", memory[0]["beside_weights"], "bytes")
+    TMPDIR=$WORK/room try bench --size base --model $model --plan-report --json
+    [ $code = 0 ] && [ -z "$(ls room)" ] && python3 - $model <<'EOF' 2>>err
+import json, sys
+model, report = sys.argv[1], json.load(open("out"))
+assert report["model"] == model and report["precision"] == "bf16", report
+assert [row["batch"] for row in report["batches"]] == list(range(1, 9))
+ratios = [row[plan]["over_live"] for row in report["batches"] for plan in ("context", "schedule", "denoise")]
+assert len(ratios) == 24 and all(1 <= r <= 1.10 for r in ratios) and report["worst_over_live"] == max(ratios), ratios
+memory = [row["memory"] for row in report["batches"]]
+assert all(a["activations"] < b["activations"] and a["kv_cache"] < b["kv_cache"] for a, b in zip(memory, memory[1:]))
+assert model == "pi05" or memory[0]["beside_weights"] < 150e6, memory[0]  # for one robot; pi05's prompt alone has four times the rows
+print(model, "at most", max(ratios), "times what is alive; beside the weights", memory[0]["beside_weights"], "bytes")
 EOF
+    holds "$model: arenas of one to eight robots, and nothing left behind"
+done
+TMPDIR=$WORK/room try bench --size base --plan-report --batch 2
+[ $code = 0 ] && grep -q '^ *2 *context ' out && grep -q '^ *2 *denoise ' out && ! grep -q '^ *1 *context ' out
+holds "--batch 2 reports that batch alone"
+expect "a plan report of an absent model" 3 'absent_model' bench ./absent_model --plan-report
 
-# ------------------------------------------------------------------ planned and measured
-"$PI0" synth small --model pi05 --layout lerobot --size small --dtype bf16 --cameras 2 -q >/dev/null
-"$PI0" inspect small --json >inspect.json
+# ---------------------------------------------------------------- planned and measured
+try synth small --model pi05 --layout lerobot --size small --dtype bf16 --cameras 2
+try inspect small --json; cp out inspect.json
 if [ -z "${SANITIZE:-}" ] && grep -q VmHWM /proc/self/status 2>/dev/null; then
     for precision in bf16 int8; do
-        "$PI0" bench small --precision $precision --repeat 1 --json -q >bench_$precision.json
-    done
-    python3 - <<'EOF'
-import json
-planned = json.load(open("inspect.json"))["memory"]
-for precision in "bf16", "int8":
-    memory = json.load(open("bench_%s.json" % precision))["memory"]
-    peak = memory.pop("peak_resident")
-    assert precision != "bf16" or memory == planned, (memory, planned)  # known before anything was loaded
-    print(precision, "planned", memory["total"], "resident at most", peak, "%+.2f %%" % (100 * (peak / memory["total"] - 1)))
-    assert abs(peak / memory["total"] - 1) < 0.05, (precision, peak, memory)
+        try bench small --precision $precision --repeat 1 --json
+        python3 - $precision <<'EOF' 2>>err
+import json, sys
+memory, planned = json.load(open("out"))["memory"], json.load(open("inspect.json"))["memory"]
+peak = memory.pop("peak_resident")
+assert sys.argv[1] != "bf16" or memory == planned, (memory, planned)  # known before anything was loaded
+print(sys.argv[1], "planned", memory["total"], "resident at most", peak, "%+.2f %%" % (100 * (peak / memory["total"] - 1)))
+assert abs(peak / memory["total"] - 1) < 0.05, (peak, memory)
 EOF
+        holds "$precision: resident at most within 5 % of the plan"
+    done
 fi
 
-# ------------------------------------------------------------------ a limit
-code=0
-limit=$(python3 -c 'import json; print(json.load(open("inspect.json"))["memory"]["total"] - 1)')
-"$PI0" inspect small --memory-limit "$limit" >out 2>err || code=$?
-[ $code = 1 ] && [ ! -s out ] || fail "a limit that the plan passes: exit $code"
-for words in 'more memory than the limit' 'would fit: --precision int8' 'K/V cache' 'weights'; do
-    grep -q -e "$words" err || { cat err; fail "the refusal does not say: $words"; }
-done
-"$PI0" inspect small --memory-limit "$limit" --precision int8 >/dev/null || fail "what was said to fit does not"
-echo "ok"
+# ---------------------------------------------------------------- a limit
+cp inspect.json out
+limit=$(($(number memory.total) - 1))
+expect "a limit that the plan passes" 1 'more memory than the limit' inspect small --memory-limit $limit
+grep -q -e 'would fit: --precision int8' err && grep -q 'K/V cache' err && grep -q 'weights' err
+holds "the refusal has the lines and what would fit"
+expect "what was said to fit does" 0 - inspect small --memory-limit $limit --precision int8
+
+finish
