@@ -7,6 +7,7 @@
 #include "describe.h"
 #include "ladder.h"
 #include "model_options.h"
+#include "plan_report.h"
 
 static const app_option options[] = {
     {.name = "size",
@@ -36,6 +37,10 @@ static const app_option options[] = {
      .min = 1,
      .max = 1000000,
      .help = "runs that count (default: as many as fit into 20 seconds, 3 to 100; of a ladder, into a quarter of an hour for all rungs)"},
+    {.name = "warm",
+     .kind = APP_FLAG,
+     .help = "while opening, one inference of the largest size that is thrown away: the first run, which is told but does not count, then "
+             "takes no longer than the others"},
     {.name = "markdown", .kind = APP_FLAG, .help = "the result as a table in Markdown"},
     {.name = "ablate",
      .kind = APP_FLAG,
@@ -47,7 +52,9 @@ static const app_option options[] = {
      .metavar = "NAME",
      .choices = "ascend data",
      .help = "every pass off against every pass on; ascend: two cameras, 50 actions; data: 100 actions, one robot and eight"},
-    {.name = "plan-report", .kind = APP_FLAG, .help = "the plan op by op (not in this version)"},
+    {.name = "plan-report",
+     .kind = APP_FLAG,
+     .help = "infers nothing: how much memory the plans take for 1 to 8 robots (or --batch), against the least that they could"},
     {.name = "compare", .kind = APP_TEXT, .metavar = "NAME[,NAME]", .help = "other libraries (not in this version)"},
     {.name = NULL},
 };
@@ -66,6 +73,11 @@ static bool is_batch_auto(const app_args *args)
     return batch && strcmp(batch, "auto") == 0;
 }
 
+static bool is_plan_report(const app_args *args)
+{
+    return app_args_flag(args, "plan-report");
+}
+
 static bool is_ladder(const app_args *args)
 {
     return app_args_flag(args, "ablate") || is_full(args) || app_args_text(args, "scenario");
@@ -73,7 +85,7 @@ static bool is_ladder(const app_args *args)
 
 static pi0_status refuse_later(const app_args *args, pi0_error *err)
 {
-    static const char *const later[] = {"plan-report", "compare"};
+    static const char *const later[] = {"compare"};
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)
         if (app_args_text(args, later[i])) {
             app_err(err, PI0_ERR_UNSUPPORTED, "`pi0 bench --%s` is not in this version", later[i]);
@@ -121,6 +133,9 @@ static pi0_status check_options(const app_args *args, pi0_error *err)
     } else if (app_args_flag(args, "json") && app_args_flag(args, "markdown")) {
         app_err(err, PI0_ERR_ARGUMENT, "both --json and --markdown");
         app_err_field(err->expected, "one form of the result");
+    } else if (is_plan_report(args) && (is_ladder(args) || is_batch_auto(args))) {
+        app_err(err, PI0_ERR_ARGUMENT, "--plan-report beside something that is measured");
+        app_err_field(err->hint, "leave --ablate, --scenario and --batch auto out");
     } else {
         return is_ladder(args) ? check_ladder(args, err) : PI0_OK;
     }
@@ -164,6 +179,7 @@ static pi0_status prepare(app_context *app, bench_run *run, app_phase *phase, pi
     pi0_status status = app_model_settings_fill(app, &run->settings, err);
     if (status != PI0_OK)
         return status;
+    run->settings.options.warm = app_args_flag(args, "warm");
     const int cameras = scenario || (ladder && !args->n_positional) ? 2 : 0;
     run->case_settings = (app_case_settings){.cameras = (int)app_args_int(args, "cameras", cameras),
                                              .tokens = (int)app_args_int(args, "prompt-tokens", ladder ? 20 : 0),
@@ -176,6 +192,7 @@ static pi0_status prepare(app_context *app, bench_run *run, app_phase *phase, pi
         return PI0_OK;
     pi0_synth_options synth;
     choose_synth(args, run, &synth);
+    synth.hollow = is_plan_report(args);
     *phase = APP_WRITING;
     status = app_bench_model_make(&app->report, synth, &run->made, err);
     if (status != PI0_OK)
@@ -312,6 +329,26 @@ static int bench_ladder(app_context *app, bench_run *run, app_phase phase)
     return code;
 }
 
+/* ------------------------------------------------------------------ plans alone */
+
+static int report_plans(app_context *app, const bench_run *run)
+{
+    const int batch = (int)app_args_int(&app->args, "batch", 0);
+    json_t *report = NULL;
+    pi0_error err = {0};
+    app_text out = {0};
+    if (app_plan_report(run->path, &run->settings.options, batch ? batch : 1, batch ? batch : 8, &report, &err) != PI0_OK)
+        return app_fail(&app->report, &err, APP_READING);
+    if (app->json)
+        app_describe_json(&out, json_incref(report));
+    else
+        app_plan_report_page(&out, report, app_args_flag(&app->args, "markdown"));
+    json_decref(report);
+    int code = app_print(&app->report, &out);
+    app_text_release(&out);
+    return code;
+}
+
 static int bench(app_context *app)
 {
     bench_run run = {0};
@@ -324,9 +361,10 @@ static int bench(app_context *app)
     pi0_status status = check_options(&app->args, &err);
     if (status == PI0_OK)
         status = prepare(app, &run, &phase, &err);
-    const int code = status != PI0_OK        ? app_fail(&app->report, &err, phase)
-                     : is_ladder(&app->args) ? bench_ladder(app, &run, phase)
-                                             : bench_model(app, &run, phase);
+    const int code = status != PI0_OK             ? app_fail(&app->report, &err, phase)
+                     : is_plan_report(&app->args) ? report_plans(app, &run)
+                     : is_ladder(&app->args)      ? bench_ladder(app, &run, phase)
+                                                  : bench_model(app, &run, phase);
     app_model_settings_release(&run.settings);
     app_bench_model_remove(&run.made);
     return code;
@@ -352,7 +390,8 @@ const app_command app_bench = {
                 "  pi0 bench --size small --model pi05\n"
                 "  pi0 bench --size base --model pi0 --cameras 2 --prompt-tokens 20 --json\n"
                 "  pi0 bench --size small --ablate=full --markdown\n"
-                "  pi0 bench --size small --scenario data\n",
+                "  pi0 bench --size small --scenario data\n"
+                "  pi0 bench --size base --model pi05 --plan-report\n",
     .syntax = {.tables = {options, app_chunk_options, app_model_options, app_general_options}, .names = names, .max_positional = 1},
     .run = bench,
 };

@@ -36,11 +36,12 @@ static pi0_status check_room(const char *folder, const char *size, pi0_error *er
     return err->status;
 }
 
+/* size: NULL where the checkpoint takes no room. */
 static pi0_status make_folder(app_bench_model *out, const char *size, pi0_error *err)
 {
     const char *parent = getenv("TMPDIR");
     parent = parent && *parent ? parent : "/tmp";
-    pi0_status status = check_room(parent, size, err);
+    pi0_status status = size ? check_room(parent, size, err) : PI0_OK;
     if (status != PI0_OK)
         return status;
     static const char name[] = "/pi0_bench.XXXXXX", below[] = "/model";
@@ -65,10 +66,11 @@ static pi0_status make_folder(app_bench_model *out, const char *size, pi0_error 
 pi0_status app_bench_model_make(app_report *report, pi0_synth_options options, app_bench_model *out, pi0_error *err)
 {
     app_signals_hold();
-    pi0_status status = make_folder(out, options.size, err);
+    pi0_status status = make_folder(out, options.hollow ? NULL : options.size, err);
     if (status != PI0_OK)
         return status;
-    app_note(report, "writing a random %s checkpoint of size %s into %s, for this run only", options.model, options.size, out->folder);
+    if (!options.hollow)
+        app_note(report, "writing a random %s checkpoint of size %s into %s, for this run only", options.model, options.size, out->folder);
     options.progress = app_report_progress;
     options.progress_user = report;
     return pi0_synth(out->path, &options, err);

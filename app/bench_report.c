@@ -68,10 +68,11 @@ static json_t *latency_json(const app_measured *m)
 
 json_t *app_memory_json(const pi0_memory *p, uint64_t resident_bytes)
 {
-    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "weights_mapped", (json_int_t)p->weights_mapped, "weights_owned",
-                     (json_int_t)p->weights_owned, "kv_cache", (json_int_t)p->kv_cache, "activations", (json_int_t)p->activations,
-                     "workspace", (json_int_t)p->workspace, "session", (json_int_t)p->session, "total", (json_int_t)p->total,
-                     "peak_resident", resident_bytes ? json_integer((json_int_t)resident_bytes) : json_null());
+    json_t *object = json_object();
+    for (size_t i = 0; pi0_memory_line_at(p, i).name; i++)
+        json_object_set_new(object, pi0_memory_line_at(p, i).name, json_integer((json_int_t)pi0_memory_line_at(p, i).bytes));
+    json_object_set_new(object, "peak_resident", resident_bytes ? json_integer((json_int_t)resident_bytes) : json_null());
+    return object;
 }
 
 json_t *app_bench_json(const app_measured *m)
@@ -118,6 +119,26 @@ void app_bench_machine(app_text *out, const json_t *machine, const char *item)
                  json_string_value(json_object_get(machine, "memory")));
 }
 
+static void add_size(app_text *out, const char *before, uint64_t bytes)
+{
+    app_text_add(out, "%s", before);
+    app_text_size(out, (double)bytes);
+}
+
+static void add_memory(app_text *out, const app_measured *m, const char *item)
+{
+    const pi0_memory *p = &m->plan;
+    add_size(out, item, p->weights_mapped + p->weights_owned);
+    add_size(out, " of weights, ", p->weights_mapped);
+    add_size(out, " of them mapped; beside them ", p->beside_weights);
+    add_size(out, ": K/V cache ", p->kv_cache);
+    add_size(out, ", activations ", p->activations);
+    add_size(out, ", workspace ", p->workspace);
+    add_size(out, ", tables and tokenizer ", p->host);
+    add_size(out, ", each session ", p->session);
+    app_text_add(out, "\n");
+}
+
 static void add_closing(app_text *out, const app_measured *m, const char *item)
 {
     app_text_add(out, "%sneeds %.4g TFLOP an inference; the machine at best does %.1f GFLOP/s, measured between the runs\n", item,
@@ -131,6 +152,7 @@ static void add_closing(app_text *out, const app_measured *m, const char *item)
         app_text_add(out, " resident at most");
     }
     app_text_add(out, "\n");
+    add_memory(out, m, item);
     app_bench_machine(out, m->machine, item);
 }
 

@@ -34,6 +34,10 @@ static const app_option options[] = {
      .min = 1,
      .max = 1000000,
      .help = "run N times, print each timing (--json holds the first), insist on the same bits"},
+    {.name = "warm",
+     .kind = APP_FLAG,
+     .help = "while opening, one inference of the largest size that is thrown away: with --repeat the first run then takes no longer than "
+             "the others"},
     {.name = NULL},
 };
 
@@ -183,6 +187,7 @@ static pi0_status compute(app_context *app, infer_run *run, app_phase *phase, pi
     if (status != PI0_OK)
         return status;
     pi0_options *chosen = &run->policy.settings.options;
+    chosen->warm = app_args_flag(args, "warm");
     chosen->stages = app_args_text(args, "dump") || app_args_text(args, "record");
     chosen->preprocessed = run->observation.preprocessed;
     if (!chosen->horizon)

@@ -60,23 +60,14 @@ static void add_timing(app_json *json, const pi0_timing *timing)
 
 static void add_memory(app_json *json, pi0_memory memory)
 {
-    const struct {
-        const char *name;
-        uint64_t bytes;
-    } parts[] = {{"weights_mapped", memory.weights_mapped},
-                 {"weights_owned", memory.weights_owned},
-                 {"kv_cache", memory.kv_cache},
-                 {"activations", memory.activations},
-                 {"workspace", memory.workspace},
-                 {"session", memory.session},
-                 {"total", memory.total},
-                 {"peak_resident", memory.peak_resident}};
     app_json_key(json, "memory");
     app_json_open(json, '{');
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        app_json_key(json, parts[i].name);
-        app_json_unsigned(json, parts[i].bytes);
+    for (size_t i = 0; pi0_memory_line_at(&memory, i).name; i++) {
+        app_json_key(json, pi0_memory_line_at(&memory, i).name);
+        app_json_unsigned(json, pi0_memory_line_at(&memory, i).bytes);
     }
+    app_json_key(json, "peak_resident");
+    app_json_unsigned(json, memory.peak_resident);
     app_json_close(json, '}');
 }
 

@@ -38,7 +38,7 @@ function(pi0_add_unit_tests)
     list(REMOVE_ITEM support_sources ${test_sources} ${tool_sources} "")
 
     # Allocation failure: the linker turns these calls into those of tests/support.c.
-    set(wrapped malloc calloc realloc posix_memalign aligned_alloc strdup strndup)
+    set(wrapped malloc calloc realloc posix_memalign aligned_alloc strdup strndup mmap)
     list(TRANSFORM wrapped PREPEND -Wl,--wrap=)
 
     add_library(test_support STATIC ${support_sources})

@@ -165,6 +165,8 @@ typedef struct pi0_options {
     int horizon;           /* rows of the action chunk; 0 = the recipe's */
     int stages;            /* 1: keep every stage of an inference for pi0_stage */
     int layer_errors;      /* 1: also do every product in int8 and compare, for pi0_layer_at; not with precision int8 */
+    int warm;              /* 1: pi0_open runs one inference of the largest size, max_batch robots, and throws its actions away: the first
+                            * one afterwards finds every page in memory and every table made (docs/memory.md) */
     int preprocessed;      /* 1: only pi0_set_input will be used: needs no tokenizer, no statistics and no config, gives raw actions only */
     pi0_log_fn log;
     void *log_user;
@@ -271,12 +273,38 @@ typedef struct pi0_timing { /* milliseconds of the last inference */
 
 PI0_API pi0_timing pi0_session_timing(const pi0_session *session);
 
-typedef struct pi0_memory {                                                                   /* bytes */
-    uint64_t weights_mapped, weights_owned, kv_cache, activations, workspace, session, total; /* as planned */
+typedef struct pi0_memory {  /* bytes; all but the last as planned before a weight is read (docs/memory.md) */
+    uint64_t weights_mapped; /* used where the file is mapped */
+    uint64_t weights_owned;  /* copied, converted or packed into memory of their own */
+    uint64_t weights_f32, weights_bf16, weights_f16, weights_int8; /* the same two, by the numbers that they are made of */
+    uint64_t token_table;                                          /* mapped, of which only the rows of a prompt are read: in no sum */
+    uint64_t kv_cache, activations, workspace;                     /* for max_batch robots */
+    uint64_t host;                                                 /* row tables, copies for checks, tokenizer */
+    uint64_t session;                                              /* of one robot */
+    uint64_t beside_weights;                                       /* all but the weights, with max_batch sessions */
+    uint64_t total;                                                /* weights and what is beside them */
     uint64_t peak_resident; /* the most that the process has had in memory so far, as the system counts; 0 where it does not */
 } pi0_memory;
 
+typedef struct pi0_memory_line {
+    const char *name; /* as --json has it: the field's */
+    uint64_t bytes;
+} pi0_memory_line;
+
+/* The planned lines, in the order of the struct; past the last one name is NULL. */
+PI0_API pi0_memory_line pi0_memory_line_at(const pi0_memory *memory, size_t index);
+
 PI0_API pi0_memory pi0_model_memory(const pi0_model *model);
+
+/* What the sessions of a model take and took. Each lies in pages of its own, which go back to the system when it is closed. */
+typedef struct pi0_session_memory {
+    uint64_t open, most_open;   /* sessions: now, and at most at once */
+    uint64_t bytes, most_bytes; /* whole pages of them: now, and at most at once */
+    uint64_t unused_bytes;      /* of `bytes`, at the ends of last pages: all the fragmentation that there is */
+    uint64_t failures;          /* allocations of sessions that were refused */
+} pi0_session_memory;
+
+PI0_API pi0_session_memory pi0_model_sessions(const pi0_model *model);
 
 /* ------------------------------------------------------------------ int8, product by product */
 
@@ -314,7 +342,7 @@ PI0_API pi0_status pi0_calibrate(const char *path, const pi0_options *options, c
                                  pi0_error *err);
 
 /* Allocations that the library has asked for in this process so far, by any thread; those of the libraries that it uses are not counted.
- * An inference makes none unless the arena pass is disabled or stages are kept. */
+ * pi0_infer makes none unless the arena pass is disabled or stages are kept. */
 PI0_API uint64_t pi0_allocation_count(void);
 
 /* ------------------------------------------------------------------ passes: the optimisations, each with its switch */
@@ -459,6 +487,7 @@ typedef struct pi0_synth_options {
     int shards;                                  /* 0 or 1 = one file */
     int outliers;                                /* channels of each tower that are larger where its matrices meet them; 0 = none */
     int outlier_factor;                          /* by so much; 0 = 50 */
+    int hollow;                                  /* 1: weights of zeros that take no room on the disk, to plan with but not to infer */
     pi0_progress_fn progress;
     void *progress_user;
 } pi0_synth_options;

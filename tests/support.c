@@ -192,6 +192,7 @@ int __real_posix_memalign(void **out, size_t align, size_t bytes);
 void *__real_aligned_alloc(size_t align, size_t bytes);
 char *__real_strdup(const char *text);
 char *__real_strndup(const char *text, size_t bytes);
+void *__real_mmap(void *at, size_t bytes, int access, int flags, int file, off_t offset);
 void *__wrap_malloc(size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);
 void *__wrap_realloc(void *old, size_t bytes);
@@ -199,6 +200,7 @@ int __wrap_posix_memalign(void **out, size_t align, size_t bytes);
 void *__wrap_aligned_alloc(size_t align, size_t bytes);
 char *__wrap_strdup(const char *text);
 char *__wrap_strndup(const char *text, size_t bytes);
+void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int file, off_t offset);
 
 static atomic_bool counting;
 static atomic_long counted, chosen;
@@ -244,6 +246,12 @@ char *__wrap_strdup(const char *text)
 char *__wrap_strndup(const char *text, size_t bytes)
 {
     return refused() ? NULL : __real_strndup(text, bytes);
+}
+
+/* Memory alone: a file that cannot be mapped is another failure. */
+void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int file, off_t offset)
+{
+    return flags & MAP_ANONYMOUS && refused() ? MAP_FAILED : __real_mmap(at, bytes, access, flags, file, offset);
 }
 
 void pi0_test_fail_allocation(long nth)

@@ -56,7 +56,7 @@ pi0_test_guard pi0_test_guard_open(size_t bytes);
 void pi0_test_guard_close(pi0_test_guard *guard);
 
 /* Allocation failure: counts the allocations of the library and of the test (malloc, calloc, realloc, posix_memalign, aligned_alloc,
- * strdup, strndup, and jansson's) and lets the nth (from 1) fail, once; 0 = none fails. Typical loop:
+ * strdup, strndup, mmap of memory, and jansson's) and lets the nth (from 1) fail, once; 0 = none fails. Typical loop:
  *
  *     for (long n = 1; ; n++) {
  *         pi0_test_fail_allocation(n);

@@ -78,9 +78,9 @@ expect "bench of a model and of a random one" 2 'both' bench MODEL --size tiny
 expect "bench MODEL --model" 2 'says itself' bench MODEL --model pi0
 expect "bench in two forms" 2 'json and --markdown' bench MODEL --json --markdown
 expect "bench of an absent model" 3 'absent_model' bench ./absent_model
-for option in --plan-report --compare=onednn; do
-    expect "bench $option" 1 'not in this version' bench --size tiny $option
-done
+expect "bench --compare=onednn" 1 'not in this version' bench --size tiny --compare=onednn
+expect "a plan report of a ladder" 2 'plan-report' bench --size tiny --plan-report --ablate
+expect "a plan report of a batch that is measured" 2 'plan-report' bench --size tiny --plan-report --batch auto
 expect "synth needs its options" 2 '.--layout' synth DIR --model pi0 --size tiny
 
 # ---------------------------------------------------------------- environment

@@ -129,6 +129,8 @@ static void last_layer_kv_leaves_keys_and_values_only(void **state)
     assert_int_equal(pi0_passes_run(plan, "fuse-qkv", &err), PI0_OK);
     assert_int_equal(count(plan, PI0_OP_LINEAR), 2); /* k and v */
     assert_int_equal(count(plan, PI0_OP_ATTENTION) + count(plan, PI0_OP_ADD), 0);
+    pi0_plan_drop_unread(plan);
+    assert_true(plan->weights[0].rows == 0 && plan->weights[1].rows == 8 && plan->weights[2].rows == 8); /* q; k and v */
     pi0_plan_free(&plan);
 }
 

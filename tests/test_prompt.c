@@ -49,13 +49,13 @@ static char *framed(fixture *f, const char *prompt, const double *state, size_t 
     pi0_tokenizer *tokenizer = byte_tokenizer();
     int64_t ids[PI0_MAX_TOKENS];
     size_t n = 0;
-    pi0_text text = {0};
+    pi0_prompt_room room = {0};
     pi0_text_release(&f->lines);
-    PI0_ASSERT_OK(pi0_recipe_prompt(f->recipe, tokenizer, prompt, state, &f->log, ids, PI0_MAX_TOKENS, count ? count : &n, &text, &f->err),
+    PI0_ASSERT_OK(pi0_recipe_prompt(f->recipe, tokenizer, prompt, state, &f->log, ids, PI0_MAX_TOKENS, count ? count : &n, &room, &f->err),
                   &f->err);
     pi0_tokenizer_close(&tokenizer);
-    char *out = strdup(text.data);
-    pi0_text_release(&text);
+    char *out = strdup(room.text.data);
+    pi0_prompt_room_release(&room);
     return out;
 }
 

@@ -103,6 +103,16 @@ void *pi0_alloc_array(size_t count, size_t element); /* checked count * element 
 /* For megabytes: whole pages of the system's, large ones where it has them, zeroed when first touched. NULL on failure. */
 void *pi0_alloc_pages(size_t bytes);
 void pi0_free_pages(void *p, size_t bytes);
+size_t pi0_page_bytes(void); /* of the system */
+/* Memory of one user that grows and is kept between calls, in pages of its own: they go back to the system when it is released.
+ * Zero-initialise. */
+typedef struct pi0_scratch {
+    void *data;
+    size_t bytes;
+} pi0_scratch;
+
+bool pi0_scratch_reserve(pi0_scratch *scratch, size_t bytes); /* what it held is gone when it grows; empty after a failure */
+void pi0_scratch_release(pi0_scratch *scratch);
 void pi0_count_allocation(void);                             /* for pi0_allocation_count, by whoever asks libc for memory itself */
 char *pi0_strdup(const char *text);                          /* free with pi0_free */
 char *pi0_sprintf(const char *format, ...) PI0_PRINTF(1, 2); /* malloc'ed text or NULL; free with pi0_free */
@@ -116,6 +126,7 @@ typedef struct pi0_text {
 
 void pi0_text_add(pi0_text *text, const char *format, ...) PI0_PRINTF(2, 3);
 void pi0_text_add_bytes(pi0_text *text, const char *bytes, size_t count);
+bool pi0_text_reserve(pi0_text *text, size_t count); /* room for so many more; false: text->failed is set */
 void pi0_text_release(pi0_text *text);
 
 /* ------------------------------------------------------------------ files */
@@ -146,7 +157,8 @@ typedef struct pi0_writer {
 
 pi0_status pi0_writer_open(pi0_writer *writer, const char *path, pi0_error *err);
 pi0_status pi0_writer_put(pi0_writer *writer, const void *data, size_t bytes, pi0_error *err);
-pi0_status pi0_writer_commit(pi0_writer *writer, pi0_error *err); /* flush, fsync, rename; aborts on failure */
+pi0_status pi0_writer_skip(pi0_writer *writer, uint64_t bytes, pi0_error *err); /* zeros that take no room where files may have holes */
+pi0_status pi0_writer_commit(pi0_writer *writer, pi0_error *err);               /* flush, fsync, rename; aborts on failure */
 void pi0_writer_abort(pi0_writer *writer);
 
 uint64_t pi0_peak_resident(void); /* bytes: the most memory that this process has had, of its own and of files; 0 where unknown */

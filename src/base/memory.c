@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/base.h"
 
@@ -56,6 +57,8 @@ void pi0_free(void *p)
     free(p);
 }
 
+enum { HUGE_FROM = 4 << 20 }; /* below, a large page would mostly hold what was not asked for */
+
 void *pi0_alloc_pages(size_t bytes)
 {
     if (bytes == 0 || bytes > (size_t)PTRDIFF_MAX)
@@ -64,7 +67,8 @@ void *pi0_alloc_pages(size_t bytes)
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return NULL;
-    madvise(p, bytes, MADV_HUGEPAGE); /* a wish: without it the pages are small */
+    if (bytes >= HUGE_FROM)
+        madvise(p, bytes, MADV_HUGEPAGE); /* a wish: without it the pages are small */
     return p;
 }
 
@@ -72,6 +76,31 @@ void pi0_free_pages(void *p, size_t bytes)
 {
     if (p)
         munmap(p, bytes);
+}
+
+size_t pi0_page_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+bool pi0_scratch_reserve(pi0_scratch *scratch, size_t bytes)
+{
+    if (scratch->bytes >= bytes)
+        return true;
+    pi0_scratch_release(scratch);
+    if (bytes > (size_t)PTRDIFF_MAX - pi0_page_bytes())
+        return false;
+    bytes = pi0_round_up(bytes, pi0_page_bytes());
+    if (!(scratch->data = pi0_alloc_pages(bytes)))
+        return false;
+    scratch->bytes = bytes;
+    return true;
+}
+
+void pi0_scratch_release(pi0_scratch *scratch)
+{
+    pi0_free_pages(scratch->data, scratch->bytes);
+    *scratch = (pi0_scratch){0};
 }
 
 void *pi0_alloc_array(size_t count, size_t element)

@@ -38,7 +38,7 @@ void pi0_text_free(char **text)
 }
 
 /* Makes room for `count` more bytes and the NUL. */
-static bool text_reserve(pi0_text *text, size_t count)
+bool pi0_text_reserve(pi0_text *text, size_t count)
 {
     size_t need;
     if (text->failed)
@@ -65,7 +65,7 @@ static bool text_reserve(pi0_text *text, size_t count)
 
 void pi0_text_add_bytes(pi0_text *text, const char *bytes, size_t count)
 {
-    if (!text_reserve(text, count))
+    if (!pi0_text_reserve(text, count))
         return;
     if (count)
         memcpy(text->data + text->length, bytes, count);
@@ -82,7 +82,7 @@ void pi0_text_add(pi0_text *text, const char *format, ...)
     va_end(args);
     if (n < 0)
         text->failed = true;
-    else if (text_reserve(text, (size_t)n)) {
+    else if (pi0_text_reserve(text, (size_t)n)) {
         vsnprintf(text->data + text->length, (size_t)n + 1, format, again);
         text->length += (size_t)n;
     }

@@ -87,6 +87,17 @@ pi0_status pi0_writer_put(pi0_writer *writer, const void *data, size_t bytes, pi
     return PI0_OK;
 }
 
+pi0_status pi0_writer_skip(pi0_writer *writer, uint64_t bytes, pi0_error *err)
+{
+    if (!writer->file)
+        return pi0_fail(err, PI0_ERR_IO, "cannot write: the file is not open");
+    if (fflush(writer->file) != 0 || ftruncate(fileno(writer->file), (off_t)(writer->bytes + bytes)) != 0 ||
+        fseeko(writer->file, 0, SEEK_END) != 0)
+        return pi0_fail_errno(err, "write the file", writer->path);
+    writer->bytes += bytes;
+    return PI0_OK;
+}
+
 /* Everything on the disk, or errno says why not. Pipes and terminals have no disk to wait for. */
 static bool flush_all(pi0_writer *writer)
 {

@@ -1,5 +1,4 @@
 /* What a model will compute and how much memory that takes, before any weight is touched. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "engine/engine.h"
@@ -103,6 +102,7 @@ static pi0_status prepare_plan(pi0_plan *plan, const pi0_precision_policy *polic
     PI0_TRY(pi0_passes_run(plan, disable, err));
     PI0_TRY(pi0_plan_expand(plan, api->takes, &count, err));
     *expanded += count;
+    pi0_plan_drop_unread(plan);
     pi0_plan_quantise(plan, policy);
     PI0_TRY(pi0_plan_verify(plan, err));
     return pi0_plan_layout(plan, err);
@@ -129,88 +129,12 @@ pi0_status pi0_place_weight(const pi0_checkpoint *checkpoint, const pi0_device_a
     return PI0_OK;
 }
 
-static pi0_status count_weights(const pi0_checkpoint *checkpoint, const pi0_plan *plan, const pi0_device_api *api, const pi0_device *device,
-                                pi0_blueprint *b, pi0_error *err)
+pi0_status pi0_blueprint_make(const pi0_site *site, pi0_blueprint *out, pi0_error *err)
 {
-    pi0_pack_use *use = &b->pack_use;
-    for (int i = 0; i < plan->n_weights; i++) {
-        pi0_placement place;
-        if (plan->weights[i].rows == 0 || plan->weights[i].shared)
-            continue;
-        PI0_TRY(pi0_place_weight(checkpoint, api, device, &plan->weights[i], &place, err));
-        b->memory.weights_mapped += place.mapped;
-        b->memory.weights_owned += place.owned;
-        use->ready += place.ready != NULL;
-        use->ready_bytes += place.ready ? place.mapped : 0;
-        use->packed += place.packs;
-        use->packed_bytes += place.packs ? place.owned : 0;
-        if (place.packs && !*use->missing)
-            memcpy(use->missing, place.layout, sizeof use->missing);
-    }
-    return PI0_OK;
-}
-
-/* Inputs and outputs other than the K/V cache. */
-static uint64_t io_bytes(const pi0_plan *plan)
-{
-    uint64_t bytes = 0;
-    for (int t = 0; t < plan->n_tensors; t++) {
-        const pi0_tensor *tensor = &plan->tensors[t];
-        const bool bound = tensor->kind == PI0_TENSOR_INPUT || tensor->output;
-        if (bound && strncmp(tensor->name, "prefix_", 7) != 0)
-            bytes += pi0_tensor_bytes(plan, t);
-    }
-    return bytes;
-}
-
-static pi0_status plan_memory(const pi0_checkpoint *checkpoint, const pi0_device_api *api, const pi0_device *device, pi0_blueprint *b,
-                              pi0_error *err)
-{
-    pi0_memory *m = &b->memory;
-    const pi0_plan *const plans[] = {b->plans.context, b->plans.schedule, b->plans.denoise};
-    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
-        if (plans[i])
-            PI0_TRY(count_weights(checkpoint, plans[i], api, device, b, err));
-    for (int layer = 0; layer < b->arch.prefix.depth; layer++)
-        m->kv_cache += pi0_tensor_bytes(b->plans.context, b->io.k[layer]) + pi0_tensor_bytes(b->plans.context, b->io.v[layer]);
-    size_t arena = 0;
-    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
-        if (plans[i]) {
-            arena = pi0_max_size(arena, plans[i]->use_arena ? plans[i]->arena_bytes : plans[i]->live_bytes);
-            m->activations += io_bytes(plans[i]);
-        }
-    m->activations += arena;
-    m->workspace = b->workspace;
-    const uint64_t picture = (uint64_t)b->arch.vision.side * (uint64_t)b->arch.vision.side * 3 * sizeof(float);
-    m->session = sizeof(struct pi0_session) + (uint64_t)b->sizes.cameras * picture +
-                 (uint64_t)b->sizes.horizon * (uint64_t)b->arch.action_dim * (2 * sizeof(float) + sizeof(double));
-    m->total = m->weights_mapped + m->weights_owned + m->kv_cache + m->activations + m->workspace + m->session;
-    return PI0_OK;
-}
-
-static pi0_status check_limit(const pi0_memory *m, uint64_t limit, pi0_error *err)
-{
-    if (!limit || m->total <= limit)
-        return PI0_OK;
-    const double mb = 1.0 / (1 << 20);
-    pi0_status status = pi0_fail(err, PI0_ERR_MEMORY, "the model needs more memory than the limit allows");
-    pi0_err_expected(err, "at most %llu bytes (%.1f MiB)", (unsigned long long)limit, (double)limit * mb);
-    pi0_err_got(err, "%.1f MiB", (double)m->total * mb);
-    pi0_err_where(err, "--memory-limit");
-    pi0_err_hint(err, "a shorter --horizon, --precision bf16 for an f32 checkpoint or int8, or a larger limit");
-    pi0_err_item(err, "weights, mapped from the file: %.1f MiB", (double)m->weights_mapped * mb);
-    pi0_err_item(err, "weights, in memory of their own: %.1f MiB", (double)m->weights_owned * mb);
-    pi0_err_item(err, "K/V cache: %.1f MiB", (double)m->kv_cache * mb);
-    pi0_err_item(err, "activations: %.1f MiB", (double)m->activations * mb);
-    pi0_err_item(err, "workspace: %.1f MiB", (double)m->workspace * mb);
-    pi0_err_item(err, "a session: %.1f MiB", (double)m->session * mb);
-    return status;
-}
-
-pi0_status pi0_blueprint_make(const pi0_checkpoint *checkpoint, const pi0_recipe_facts *facts, const pi0_options *options,
-                              const pi0_device_api *api, const pi0_device *device, pi0_blueprint *out, pi0_error *err)
-{
-    const pi0_device_info info = api->info(device);
+    const pi0_checkpoint *checkpoint = site->checkpoint;
+    const pi0_recipe_facts *facts = site->facts;
+    const pi0_options *options = site->options;
+    const pi0_device_info info = site->api->info(site->device);
     const pi0_log log = {options->log, options->log_user};
     pi0_calibration calibration = {0};
     memset(out, 0, sizeof *out);
@@ -231,14 +155,14 @@ pi0_status pi0_blueprint_make(const pi0_checkpoint *checkpoint, const pi0_recipe
     pi0_plan *const plans[] = {out->plans.context, out->plans.schedule, out->plans.denoise};
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
         if (plans[i]) {
-            PI0_TRY_GOTO(prepare_plan(plans[i], &policy, options->disable, api, &out->expanded, err));
-            out->workspace = pi0_max_size(out->workspace, api->workspace(device, plans[i]));
+            PI0_TRY_GOTO(prepare_plan(plans[i], &policy, options->disable, site->api, &out->expanded, err));
+            out->workspace = pi0_max_size(out->workspace, site->api->workspace(site->device, plans[i]));
         }
     pi0_plan_share(out->plans.context, out->plans.denoise);
     out->by_layer = is_by_layer(checkpoint, options);
     describe_precision(&info, out);
-    PI0_TRY_GOTO(plan_memory(checkpoint, api, device, out, err));
-    PI0_TRY_GOTO(check_limit(&out->memory, options->memory_limit, err));
+    PI0_TRY_GOTO(pi0_plan_memory(site, out, err));
+    PI0_TRY_GOTO(pi0_check_memory_limit(site, out, err));
 fail:
     pi0_calibration_close(&calibration);
     if (status != PI0_OK)

@@ -19,11 +19,12 @@ static pi0_status dump(json_t *object, bool failed, char **out, pi0_error *err)
     return *out ? PI0_OK : pi0_fail_memory(err, 0, "a JSON text");
 }
 
-static json_t *memory_json(const pi0_memory *m)
+static json_t *memory_json(const pi0_memory *m, bool *failed)
 {
-    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "weights_mapped", (json_int_t)m->weights_mapped, "weights_owned",
-                     (json_int_t)m->weights_owned, "kv_cache", (json_int_t)m->kv_cache, "activations", (json_int_t)m->activations,
-                     "workspace", (json_int_t)m->workspace, "session", (json_int_t)m->session, "total", (json_int_t)m->total);
+    json_t *object = json_object();
+    for (size_t i = 0; pi0_memory_line_at(m, i).name; i++)
+        pi0_json_put(object, pi0_memory_line_at(m, i).name, json_integer((json_int_t)pi0_memory_line_at(m, i).bytes), failed);
+    return object;
 }
 
 static json_t *use_json(const pi0_pack_use *use)
@@ -32,13 +33,30 @@ static json_t *use_json(const pi0_pack_use *use)
                      "weights_packed_at_open", use->packed, "bytes_packed_at_open", (json_int_t)use->packed_bytes);
 }
 
+/* over_live: how many times the least that any layout needs. */
 static json_t *plan_json(const pi0_plan *plan)
 {
-    uint64_t matrix_ops = 0;
+    int products = 0, values = 0;
     for (int i = 0; i < plan->n_ops; i++)
-        matrix_ops += plan->ops[i].kind == PI0_OP_LINEAR;
-    return json_pack("{s:i,s:I,s:I,s:I}", "ops", plan->n_ops, "matrix_products", (json_int_t)matrix_ops, "arena_bytes",
-                     (json_int_t)plan->arena_bytes, "live_bytes", (json_int_t)plan->live_bytes);
+        products += plan->ops[i].kind == PI0_OP_LINEAR || plan->ops[i].kind == PI0_OP_LINEARS;
+    for (int i = 0; i < plan->n_ops; i++)
+        for (int r = 0; r < pi0_op_results(&plan->ops[i]); r++)
+            values += !plan->tensors[pi0_op_result(&plan->ops[i], r)].output;
+    return json_pack("{s:i,s:i,s:i,s:I,s:I,s:f}", "ops", plan->n_ops, "matrix_products", products, "arena_values", values, "arena_bytes",
+                     (json_int_t)plan->arena_bytes, "live_bytes", (json_int_t)plan->live_bytes, "over_live",
+                     plan->live_bytes ? (double)plan->arena_bytes / (double)plan->live_bytes : 1.0);
+}
+
+static json_t *plans_json(const pi0_blueprint *b, bool *failed)
+{
+    const pi0_plan *const plans[] = {b->plans.context, b->plans.schedule, b->plans.denoise};
+    json_t *object = json_object();
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        if (plans[i])
+            pi0_json_put(object, plans[i]->name, plan_json(plans[i]), failed);
+    pi0_json_put(object, "batch", json_integer(b->sizes.lanes), failed);
+    pi0_json_put(object, "fused_ops_expanded", json_integer(b->expanded), failed);
+    return object;
 }
 
 static json_t *passes_json(const char *disabled, bool *failed)
@@ -105,12 +123,14 @@ static json_t *compute_json(const pi0_checkpoint *checkpoint, const pi0_blueprin
 typedef struct inspection {
     pi0_checkpoint *checkpoint;
     pi0_recipe *recipe;
+    pi0_tokenizer *tokenizer;
     json_t *problems;
     pi0_log log;
 } inspection;
 
 static void close_inspection(inspection *i)
 {
+    pi0_tokenizer_close(&i->tokenizer);
     pi0_recipe_free(&i->recipe);
     pi0_checkpoint_close(&i->checkpoint);
     json_decref(i->problems);
@@ -148,14 +168,17 @@ static pi0_status describe_computation(inspection *i, const pi0_options *options
     const pi0_device_info info = api->info(device);
     pi0_json_put(out, "device", json_pack("{s:s,s:s,s:i}", "name", info.name, "kernels", info.detail, "threads", info.threads), failed);
     pi0_error unheard = {0}, *problem = err ? err : &unheard;
-    pi0_status status = pi0_blueprint_make(i->checkpoint, pi0_recipe_get_facts(i->recipe), options, api, device, &blueprint, problem);
+    const pi0_site site = {.checkpoint = i->checkpoint,
+                           .facts = pi0_recipe_get_facts(i->recipe),
+                           .tokenizer = i->tokenizer,
+                           .options = options,
+                           .api = api,
+                           .device = device};
+    pi0_status status = pi0_blueprint_make(&site, &blueprint, problem);
     if (status == PI0_OK) {
         pi0_json_put(out, "compute", compute_json(i->checkpoint, &blueprint, &info, failed), failed);
-        pi0_json_put(out, "plans",
-                     json_pack("{s:o,s:o,s:i}", "context", plan_json(blueprint.plans.context), "denoise",
-                               plan_json(blueprint.plans.denoise), "fused_ops_expanded", blueprint.expanded),
-                     failed);
-        pi0_json_put(out, "memory", memory_json(&blueprint.memory), failed);
+        pi0_json_put(out, "plans", plans_json(&blueprint, failed), failed);
+        pi0_json_put(out, "memory", memory_json(&blueprint.memory, failed), failed);
         if (i->checkpoint->packed) {
             json_t *use = use_json(&blueprint.pack_use);
             *failed |= json_object_update(json_object_get(out, "packed"), use) != 0;
@@ -180,6 +203,8 @@ static void describe_tokenizer(inspection *i, const pi0_options *options, json_t
                      json_pack("{s:o,s:s}", "path", pi0_json_words(path), "rules", pi0_recipe_get_facts(i->recipe)->tokenizer_rules),
                      failed);
     else
+        add_problem(i, &problem, failed);
+    if (path && pi0_open_tokenizer(i->checkpoint, pi0_recipe_get_facts(i->recipe), options, &i->tokenizer, &problem) != PI0_OK)
         add_problem(i, &problem, failed);
     pi0_free(path);
 }
@@ -346,7 +371,7 @@ pi0_status pi0_prompter_tokens(const pi0_prompter *prompter, const char *prompt,
 {
     *ids = NULL;
     *framed = NULL;
-    pi0_text text = {0};
+    pi0_prompt_room room = {0};
     double text_state[PI0_MAX_DIM] = {0};
     float padded[PI0_MAX_DIM];
     pi0_status status;
@@ -356,14 +381,14 @@ pi0_status pi0_prompter_tokens(const pi0_prompter *prompter, const char *prompt,
     if (!(*ids = calloc(PI0_MAX_TOKENS, sizeof **ids)))
         return pi0_fail_memory(err, PI0_MAX_TOKENS * sizeof **ids, "token ids");
     PI0_TRY_GOTO(pi0_recipe_prompt(prompter->recipe, prompter->tokenizer, prompt, text_state, &prompter->log, *ids, PI0_MAX_TOKENS, count,
-                                   &text, err));
-    *framed = text.data ? text.data : calloc(1, 1);
-    text.data = NULL;
+                                   &room, err));
+    *framed = room.text.data ? room.text.data : calloc(1, 1);
+    room.text.data = NULL;
     if (!*framed)
         status = pi0_fail_memory(err, 1, "a prompt");
 fail:
     if (status != PI0_OK)
         pi0_ids_free(ids);
-    pi0_text_release(&text);
+    pi0_prompt_room_release(&room);
     return status;
 }

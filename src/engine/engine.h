@@ -4,6 +4,7 @@
 #define PI0_ENGINE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "model/model.h"
 
@@ -52,13 +53,16 @@ struct pi0_model {
     pi0_params params;
     pi0_param_arrays arrays;
     float *host_actions; /* [lanes*H, A] one step's x on the host */
-    float *host_rows;    /* [lanes*prefix rows, widest] for stages and finite checks */
+    float *host_rows;    /* [pi0_host_floats] for stages and finite checks */
     pi0_precision precision;
     char precision_text[80];
     pi0_layer_record *layers;
     size_t n_layers;
     pi0_info info;
     pi0_memory memory;
+    struct {
+        atomic_uint_fast64_t open, most_open, bytes, most_bytes, used, failures; /* pi0_session_memory; used: of bytes */
+    } sessions;
     pi0_log log;
     pi0_progress_fn progress;
     void *progress_user;
@@ -97,6 +101,8 @@ struct pi0_session {
     double preprocess_ms;         /* pictures, since the last inference */
     pi0_timing timing;
     pi0_scratch scratch;
+    pi0_prompt_room prompt_room;
+    uint64_t bytes, used; /* of the session and what it holds, as the model's counters have them */
     pi0_stage_record *stages;
     size_t n_stages, cap_stages;
 };
@@ -132,7 +138,7 @@ typedef struct pi0_pack_use {
     char missing[PI0_LAYOUT_TEXT]; /* the first layout that the file does not have */
 } pi0_pack_use;
 
-/* build.c: everything of a model that can be known before a byte of weights is touched: arch, sizes, plans, memory plan */
+/* blueprint.c: everything of a model that can be known before a byte of weights is touched: arch, sizes, plans, memory plan */
 typedef struct pi0_blueprint {
     pi0_arch arch;
     pi0_policy_sizes sizes;
@@ -147,9 +153,33 @@ typedef struct pi0_blueprint {
     pi0_pack_use pack_use;
 } pi0_blueprint;
 
-pi0_status pi0_blueprint_make(const pi0_checkpoint *checkpoint, const pi0_recipe_facts *facts, const pi0_options *options,
-                              const pi0_device_api *api, const pi0_device *device, pi0_blueprint *out, pi0_error *err);
+/* What one is made for. */
+typedef struct pi0_site {
+    const pi0_checkpoint *checkpoint;
+    const pi0_recipe_facts *facts;
+    const pi0_tokenizer *tokenizer; /* or NULL */
+    const pi0_options *options;
+    const pi0_device_api *api;
+    const pi0_device *device;
+} pi0_site;
+
+pi0_status pi0_blueprint_make(const pi0_site *site, pi0_blueprint *out, pi0_error *err);
 void pi0_blueprint_free(pi0_blueprint *blueprint);
+
+/* memory.c */
+pi0_status pi0_plan_memory(const pi0_site *site, pi0_blueprint *b, pi0_error *err);              /* after the plans: fills b->memory */
+pi0_status pi0_check_memory_limit(const pi0_site *site, const pi0_blueprint *b, pi0_error *err); /* PI0_ERR_MEMORY lists what would fit */
+/* Of pi0_param_arrays and the host's copies. host_rows holds, one after the other, a picture's vision rows and a lane's keys of a layer. */
+uint64_t pi0_param_bytes(const pi0_arch *arch, const pi0_policy_sizes *sizes, const int rows[PI0_ROWS_COUNT]);
+size_t pi0_host_floats(const pi0_arch *arch, const pi0_policy_sizes *sizes);
+
+/* session.c: where everything lies in a session's pages */
+typedef struct pi0_session_layout {
+    size_t pixels[PI0_MAX_CAMERAS], noise, raw, actions;
+    size_t used, bytes; /* bytes: whole pages */
+} pi0_session_layout;
+
+pi0_session_layout pi0_session_layout_of(const pi0_arch *arch, const pi0_policy_sizes *sizes, int action_dim /* the robot's */);
 
 /* calibration.c: the file of `pi0 calibrate`. Names point into `document`. */
 #define PI0_INT8_MEAN_COSINE 0.9995 /* of the actions, over recorded observations (docs/numerics.md) */
@@ -196,6 +226,9 @@ const char *pi0_product_name(const pi0_model *model, const pi0_program *program,
 
 /* pages.c: brings what the device reads where the file is mapped into memory, on the device's number of threads. After all imports. */
 pi0_status pi0_take_pages(pi0_model *model, pi0_error *err);
+
+/* warm.c: once the model is whole (pi0_options.warm) */
+pi0_status pi0_warm(pi0_model *model, pi0_error *err);
 
 /* stages.c */
 void pi0_stages_clear(pi0_session *session);

@@ -60,7 +60,7 @@ static pi0_status make_raw_inputs(pi0_session *session, pi0_error *err)
     const uint64_t start = pi0_now_ns();
     const int64_t span = pi0_span_begin(model->tracing, "tokenize", -1);
     PI0_TRY(pi0_recipe_prompt(model->recipe, model->tokenizer, session->prompt, text_state, &model->log, session->tokens, PI0_MAX_TOKENS,
-                              &session->n_tokens, NULL, err));
+                              &session->n_tokens, &session->prompt_room, err));
     pi0_span_end(model->tracing, span);
     session->timing.tokenize = (double)(pi0_now_ns() - start) * 1e-6;
     return PI0_OK;

@@ -192,7 +192,6 @@ static pi0_status alloc_arrays(pi0_model *model, pi0_error *err)
     const int *rows = model->context.plan->max_rows;
     pi0_param_arrays *a = &model->arrays;
     const size_t prefix = (size_t)rows[PI0_ROWS_PREFIX], suffix = (size_t)rows[PI0_ROWS_SUFFIX];
-    const size_t width = (size_t)pi0_max_int(model->arch.prefix.width, model->arch.prefix.kv_heads * model->arch.prefix.head_dim);
     a->prefix_position = pi0_alloc_array(prefix, sizeof *a->prefix_position);
     a->suffix_position = pi0_alloc_array(suffix, sizeof *a->suffix_position);
     a->state_position = pi0_alloc_array(suffix, sizeof *a->state_position);
@@ -201,10 +200,10 @@ static pi0_status alloc_arrays(pi0_model *model, pi0_error *err)
     a->prefix_mask = pi0_alloc_array(prefix, sizeof *a->prefix_mask);
     a->tokens = pi0_alloc_array((size_t)rows[PI0_ROWS_TEXT], sizeof *a->tokens);
     model->host_actions = pi0_alloc_array(suffix * (size_t)model->arch.action_dim, sizeof(float));
-    model->host_rows = pi0_alloc_array(prefix * width, sizeof(float));
+    model->host_rows = pi0_alloc_array(pi0_host_floats(&model->arch, &model->sizes), sizeof(float));
     if (!a->prefix_position || !a->suffix_position || !a->state_position || !a->action_position || !a->time_row || !a->prefix_mask ||
         !a->tokens || !model->host_actions || !model->host_rows)
-        return pi0_fail_memory(err, prefix * width * sizeof(float), "the parameter block");
+        return pi0_fail_memory(err, pi0_param_bytes(&model->arch, &model->sizes, rows), "the parameter block");
     return PI0_OK;
 }
 
@@ -368,7 +367,13 @@ static pi0_status load(pi0_model *model, const char *path, const pi0_options *op
     PI0_TRY(model->api->open(&device_options, &model->device, err));
 
     pi0_blueprint blueprint;
-    PI0_TRY(pi0_blueprint_make(model->checkpoint, &model->facts, options, model->api, model->device, &blueprint, err));
+    const pi0_site site = {.checkpoint = model->checkpoint,
+                           .facts = &model->facts,
+                           .tokenizer = model->tokenizer,
+                           .options = options,
+                           .api = model->api,
+                           .device = model->device};
+    PI0_TRY(pi0_blueprint_make(&site, &blueprint, err));
     model->context.plan = blueprint.plans.context;
     model->schedule.plan = blueprint.plans.schedule;
     model->denoise.plan = blueprint.plans.denoise;
@@ -383,7 +388,7 @@ static pi0_status load(pi0_model *model, const char *path, const pi0_options *op
     PI0_TRY(alloc_buffers(model, blueprint.workspace, err));
     PI0_TRY(alloc_arrays(model, err));
     uint64_t done = 0;
-    const uint64_t total = model->memory.weights_mapped + model->memory.weights_owned;
+    const uint64_t total = model->memory.weights_mapped + model->memory.weights_owned + model->memory.token_table;
     PI0_TRY(import_weights(model, &model->context, &done, total, err));
     if (model->schedule.plan)
         PI0_TRY(import_weights(model, &model->schedule, &done, total, err));
@@ -397,7 +402,7 @@ static pi0_status load(pi0_model *model, const char *path, const pi0_options *op
     PI0_TRY(compile_program(model, &model->denoise, err));
     model->api->set_hot(model->device, true);
     fill_info(model);
-    return PI0_OK;
+    return options->warm ? pi0_warm(model, err) : PI0_OK;
 }
 
 pi0_status pi0_open(const char *path, const pi0_options *options, pi0_model **out, pi0_error *err)

@@ -376,7 +376,9 @@ static pi0_status pack(packing *p, const char *path, const char *to)
     PI0_TRY(read_tokenizer(p));
     const pi0_device_options device_options = {.threads = options->threads, .isa = options->isa, .log = &p->log};
     PI0_TRY(p->api->open(&device_options, &p->device, err));
-    PI0_TRY(pi0_blueprint_make(p->checkpoint, pi0_recipe_get_facts(p->recipe), options, p->api, p->device, &p->blueprint, err));
+    const pi0_site site = {
+        .checkpoint = p->checkpoint, .facts = pi0_recipe_get_facts(p->recipe), .options = options, .api = p->api, .device = p->device};
+    PI0_TRY(pi0_blueprint_make(&site, &p->blueprint, err));
     p->report.precision = p->blueprint.by_layer ? "int8:auto" : pi0_precision_word(p->blueprint.precision);
     PI0_TRY(read_calibration(p));
     PI0_TRY(verify_source(p));

@@ -4,28 +4,92 @@
 
 #include "engine/engine.h"
 
+/* ------------------------------------------------------------------ memory */
+
+static size_t take(size_t *at, size_t bytes)
+{
+    const size_t from = *at;
+    *at += pi0_round_up(bytes, PI0_ALIGN);
+    return from;
+}
+
+pi0_session_layout pi0_session_layout_of(const pi0_arch *arch, const pi0_policy_sizes *sizes, int action_dim)
+{
+    const size_t picture = (size_t)arch->vision.side * (size_t)arch->vision.side * 3, rows = (size_t)sizes->horizon;
+    pi0_session_layout l = {.used = pi0_round_up(sizeof(pi0_session), PI0_ALIGN)};
+    for (int slot = 0; slot < sizes->cameras; slot++)
+        l.pixels[slot] = take(&l.used, picture * sizeof(float));
+    l.noise = take(&l.used, rows * (size_t)arch->action_dim * sizeof(float));
+    l.raw = take(&l.used, rows * (size_t)arch->action_dim * sizeof(float));
+    l.actions = take(&l.used, rows * (size_t)pi0_max_int(action_dim, 1) * sizeof(double));
+    l.bytes = pi0_round_up(l.used, pi0_page_bytes());
+    return l;
+}
+
+static void raise_to(atomic_uint_fast64_t *most, uint64_t now)
+{
+    uint_fast64_t seen = atomic_load(most);
+    while (seen < now && !atomic_compare_exchange_weak(most, &seen, now)) {
+    }
+}
+
+/* The model's counters follow what the session holds now. */
+static void count_memory(pi0_session *session, uint64_t bytes, uint64_t used)
+{
+    pi0_model *model = session->model;
+    const uint64_t all = atomic_fetch_add(&model->sessions.bytes, bytes - session->bytes) + bytes - session->bytes;
+    atomic_fetch_add(&model->sessions.used, used - session->used);
+    raise_to(&model->sessions.most_bytes, all);
+    session->bytes = bytes;
+    session->used = used;
+}
+
+/* After a call that may have grown the session's scratch memory: says so when that was refused. */
+static pi0_status recount(pi0_session *session, pi0_status status)
+{
+    const pi0_session_layout l = pi0_session_layout_of(&session->model->arch, &session->model->sizes, session->model->facts.action_dim);
+    const size_t scratch = session->scratch.bytes + session->prompt_room.ids.bytes + session->prompt_room.work.bytes;
+    count_memory(session, l.bytes + scratch, l.used + scratch);
+    if (status == PI0_ERR_MEMORY)
+        atomic_fetch_add(&session->model->sessions.failures, 1);
+    return status;
+}
+
+pi0_session_memory pi0_model_sessions(const pi0_model *model)
+{
+    const uint64_t bytes = atomic_load(&model->sessions.bytes), used = atomic_load(&model->sessions.used);
+    return (pi0_session_memory){.open = atomic_load(&model->sessions.open),
+                                .most_open = atomic_load(&model->sessions.most_open),
+                                .bytes = bytes,
+                                .most_bytes = atomic_load(&model->sessions.most_bytes),
+                                .unused_bytes = bytes > used ? bytes - used : 0, /* another thread may be between the two */
+                                .failures = atomic_load(&model->sessions.failures)};
+}
+
+/* One block of pages, all of a model's sessions alike: nothing is left over between them when they come and go. */
 pi0_status pi0_session_open(pi0_model *model, uint64_t seed, pi0_session **out, pi0_error *err)
 {
+    const pi0_session_layout l = pi0_session_layout_of(&model->arch, &model->sizes, model->facts.action_dim);
+    uint8_t *pages = pi0_alloc_pages(l.bytes);
     *out = NULL;
-    pi0_session *session = pi0_alloc(sizeof *session);
-    if (!session)
-        return pi0_fail_memory(err, sizeof *session, "a session");
-    const size_t picture = (size_t)model->facts.image_size * (size_t)model->facts.image_size * 3;
-    const size_t rows = (size_t)model->sizes.horizon;
-    session->model = model;
-    bool ok = true;
-    for (int slot = 0; slot < model->facts.n_slots; slot++)
-        ok &= (session->pixels[slot] = pi0_alloc_array(picture, sizeof(float))) != NULL;
-    ok &= (session->noise = pi0_alloc_array(rows * (size_t)model->arch.action_dim, sizeof(float))) != NULL;
-    ok &= (session->raw = pi0_alloc_array(rows * (size_t)model->arch.action_dim, sizeof(float))) != NULL;
-    ok &= (session->actions = pi0_alloc_array(rows * (size_t)pi0_max_int(model->facts.action_dim, 1), sizeof(double))) != NULL;
-    if (!ok) {
-        pi0_session_close(&session);
-        return pi0_fail_memory(err, picture * sizeof(float), "a session");
+    if (!pages) {
+        atomic_fetch_add(&model->sessions.failures, 1);
+        return pi0_fail_memory(err, l.bytes, "a session");
     }
+    pi0_session *session = (pi0_session *)(void *)pages;
+    session->model = model;
+    for (int slot = 0; slot < model->facts.n_slots; slot++)
+        session->pixels[slot] = (float *)(void *)(pages + l.pixels[slot]);
+    session->noise = (float *)(void *)(pages + l.noise);
+    session->raw = (float *)(void *)(pages + l.raw);
+    session->actions = (double *)(void *)(pages + l.actions);
+    raise_to(&model->sessions.most_open, atomic_fetch_add(&model->sessions.open, 1) + 1);
     pi0_session_reset(session, seed);
+    pi0_status status = recount(session, pi0_prompt_room_reserve(model->recipe, model->tokenizer, NULL, &session->prompt_room, err));
+    if (status != PI0_OK)
+        pi0_session_close(&session);
     *out = session;
-    return PI0_OK;
+    return status;
 }
 
 void pi0_session_close(pi0_session **handle)
@@ -33,17 +97,18 @@ void pi0_session_close(pi0_session **handle)
     if (!handle || !*handle)
         return;
     pi0_session *session = *handle;
-    for (int slot = 0; slot < PI0_MAX_CAMERAS; slot++)
-        pi0_free(session->pixels[slot]);
-    pi0_free(session->noise);
-    pi0_free(session->raw);
-    pi0_free(session->actions);
+    pi0_model *model = session->model;
     pi0_free(session->prompt);
     pi0_scratch_release(&session->scratch);
+    pi0_prompt_room_release(&session->prompt_room);
     pi0_stages_free(session);
-    pi0_free(session);
+    count_memory(session, 0, 0);
+    atomic_fetch_sub(&model->sessions.open, 1);
+    pi0_free_pages(session, pi0_session_layout_of(&model->arch, &model->sizes, model->facts.action_dim).bytes);
     *handle = NULL;
 }
+
+/* ------------------------------------------------------------------ the observation as a whole */
 
 static void clear_observation(pi0_session *session)
 {
@@ -92,6 +157,7 @@ pi0_status pi0_set_image(pi0_session *session, const char *name, const pi0_array
     pi0_status status = pi0_image_to_input(image, facts->resize, facts->image_size, session->pixels[slot], &session->scratch, err);
     pi0_span_end(session->model->tracing, span);
     session->preprocess_ms += (double)(pi0_now_ns() - start) * 1e-6;
+    recount(session, status);
     if (status != PI0_OK && err) {
         char detail[sizeof err->where];
         memcpy(detail, err->where, sizeof detail);
@@ -134,7 +200,13 @@ pi0_status pi0_set_prompt(pi0_session *session, const char *prompt, pi0_error *e
             return pi0_fail(err, PI0_ERR_ARGUMENT, "the prompt is longer than %d bytes", PI0_MAX_PROMPT_BYTES);
         copy = pi0_strdup(prompt);
         if (!copy)
-            return pi0_fail_memory(err, strlen(prompt), "the prompt");
+            return recount(session, pi0_fail_memory(err, strlen(prompt), "the prompt"));
+    }
+    pi0_status status =
+        recount(session, pi0_prompt_room_reserve(session->model->recipe, session->model->tokenizer, prompt, &session->prompt_room, err));
+    if (status != PI0_OK) {
+        pi0_free(copy);
+        return status;
     }
     pi0_free(session->prompt);
     session->prompt = copy;

@@ -86,7 +86,8 @@ pi0_status pi0_safetensors_create(pi0_safetensors_writer *writer, const char *pa
 pi0_status pi0_safetensors_create_aligned(pi0_safetensors_writer *writer, const char *path, const pi0_tensor_view *tensors, size_t count,
                                           const char *const *metadata, size_t align, pi0_error *err);
 pi0_status pi0_safetensors_put(pi0_safetensors_writer *writer, const void *data, size_t bytes, pi0_error *err);
-pi0_status pi0_safetensors_finish(pi0_safetensors_writer *writer, pi0_error *err); /* PI0_ERR_INTERNAL if data is missing; renames */
+pi0_status pi0_safetensors_skip_all(pi0_safetensors_writer *writer, pi0_error *err); /* every tensor a hole in the file, read as zeros */
+pi0_status pi0_safetensors_finish(pi0_safetensors_writer *writer, pi0_error *err);   /* PI0_ERR_INTERNAL if data is missing; renames */
 void pi0_safetensors_abort(pi0_safetensors_writer *writer);
 
 /* ------------------------------------------------------------------ checksum.c */
@@ -139,6 +140,13 @@ size_t pi0_array_count(const pi0_array *array);
 pi0_status pi0_tokenizer_parse(const void *data, size_t bytes, bool is_json, const char *rules, const char *where, pi0_tokenizer **out,
                                pi0_error *err);
 
+/* The work of pi0_tokenizer_encode in memory that is kept between calls: a call allocates nothing when that has pi0_tokenizer_room of its
+ * text's length. */
+pi0_status pi0_tokenizer_encode_in(const pi0_tokenizer *tokenizer, const char *text, size_t bytes, int bos, int64_t *ids, size_t cap,
+                                   size_t *count, pi0_scratch *scratch, pi0_error *err);
+size_t pi0_tokenizer_room(const pi0_tokenizer *tokenizer, size_t bytes);
+uint64_t pi0_tokenizer_bytes(const pi0_tokenizer *tokenizer); /* that it takes; 0 of NULL */
+
 /* ------------------------------------------------------------------ image.c, resize.c (public functions in pi0.h) */
 
 typedef enum pi0_resize { PI0_RESIZE_PIL, PI0_RESIZE_TORCH, PI0_RESIZE_TORCH_LEROBOT04, PI0_RESIZE_TOP_LEFT } pi0_resize;
@@ -149,14 +157,7 @@ const char *pi0_resize_name(pi0_resize resize);
 /* Decodes PNG or JPEG bytes (told by content) into one u8 [h,w,3] array. Sizes are checked before anything is allocated from them. */
 pi0_status pi0_image_decode(const void *data, size_t bytes, const char *where, pi0_arrays **out, pi0_error *err);
 
-/* The work of pi0_preprocess. `scratch` may be NULL, or is kept between calls to avoid allocation (zero-initialise; pi0_scratch_release).
- */
-typedef struct pi0_scratch {
-    void *data;
-    size_t bytes;
-} pi0_scratch;
-
-void pi0_scratch_release(pi0_scratch *scratch);
+/* The work of pi0_preprocess. `scratch` may be NULL, or is kept between calls to avoid allocation. */
 pi0_status pi0_image_to_input(const pi0_array *image, pi0_resize resize, int size, float *out, pi0_scratch *scratch, pi0_error *err);
 
 #endif

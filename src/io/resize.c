@@ -26,22 +26,9 @@ const char *pi0_resize_name(pi0_resize resize)
     return (unsigned)resize < sizeof names / sizeof names[0] ? names[resize] : "unknown";
 }
 
-void pi0_scratch_release(pi0_scratch *scratch)
-{
-    pi0_free(scratch->data);
-    *scratch = (pi0_scratch){0};
-}
-
 static pi0_status scratch_reserve(pi0_scratch *scratch, size_t bytes, pi0_error *err)
 {
-    if (scratch->bytes >= bytes)
-        return PI0_OK;
-    pi0_scratch_release(scratch);
-    scratch->data = pi0_alloc(bytes);
-    if (scratch->data == NULL)
-        return pi0_fail_memory(err, bytes, "resizing a picture");
-    scratch->bytes = bytes;
-    return PI0_OK;
+    return pi0_scratch_reserve(scratch, bytes) ? PI0_OK : pi0_fail_memory(err, bytes, "resizing a picture");
 }
 
 pi0_letterbox pi0_letterbox_of(int width, int height, int size, pi0_resize resize)

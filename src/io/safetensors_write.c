@@ -174,6 +174,11 @@ pi0_status pi0_safetensors_put(pi0_safetensors_writer *writer, const void *data,
     return pi0_writer_put(&writer->file, data, bytes, err);
 }
 
+pi0_status pi0_safetensors_skip_all(pi0_safetensors_writer *writer, pi0_error *err)
+{
+    return pi0_writer_skip(&writer->file, writer->expected, err);
+}
+
 pi0_status pi0_safetensors_finish(pi0_safetensors_writer *writer, pi0_error *err)
 {
     uint64_t written = writer->file.bytes - writer->data_start;

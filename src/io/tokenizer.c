@@ -335,3 +335,13 @@ size_t pi0_tokenizer_vocab(const pi0_tokenizer *tokenizer)
 {
     return tokenizer->pieces.size;
 }
+
+uint64_t pi0_tokenizer_bytes(const pi0_tokenizer *t)
+{
+    if (!t)
+        return 0;
+    const uint64_t pieces = t->pieces.capacity * sizeof *t->pieces.at + (t->pieces.mask + 1) * sizeof *t->pieces.slots;
+    const uint64_t patterns = (t->raw.capacity + t->normalized.capacity) * sizeof *t->raw.at;
+    const uint64_t texts = t->pieces.text.capacity + t->raw.text.capacity + t->normalized.text.capacity;
+    return sizeof *t + pieces + t->merges.capacity * sizeof *t->merges.slots + patterns + texts;
+}

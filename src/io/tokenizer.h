@@ -2,7 +2,7 @@
  *
  * A vocabulary can be read from two kinds of file and be applied by two sets of rules, so that four combinations exist. The readers bring
  * them to one form: pieces with SentencePiece's types, a way to find what two neighbours merge into, and patterns that stand out of the
- * text before anything is merged. Immutable once read; encoding allocates its own workspace, so threads may share a tokenizer.
+ * text before anything is merged. Immutable once read; encoding works in memory of its caller's, so threads may share a tokenizer.
  */
 #ifndef PI0_IO_TOKENIZER_H
 #define PI0_IO_TOKENIZER_H

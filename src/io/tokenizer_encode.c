@@ -364,24 +364,43 @@ static pi0_status check_text(const char *text, size_t bytes, pi0_error *err)
     return PI0_OK;
 }
 
-static pi0_status open_encoder(encoder *e, const char *text, size_t bytes, pi0_error *err)
+typedef struct room {
+    size_t symbols, heap, split, all; /* bytes */
+} room;
+
+/* longest: bytes of the text with its spaces escaped; all of it stays below 2^32 */
+static room room_of(const pi0_tokenizer *t, size_t longest)
+{
+    room r = {.symbols = longest * sizeof(symbol), .heap = 2 * longest * sizeof(candidate)};
+    r.split = t->has_unused && t->merging == PI0_MERGE_BY_SCORE ? t->pieces.size * sizeof(uint16_t) : 0;
+    r.all = r.symbols + r.heap + r.split + longest;
+    return r;
+}
+
+size_t pi0_tokenizer_room(const pi0_tokenizer *tokenizer, size_t bytes)
+{
+    return room_of(tokenizer, 3 * bytes).all;
+}
+
+static pi0_status open_encoder(encoder *e, const char *text, size_t bytes, pi0_scratch *scratch, pi0_error *err)
 {
     size_t longest = bytes;
     for (size_t i = 0; i < bytes; i++)
         longest += text[i] == ' ' ? 2 : 0;
-    size_t symbols = longest * sizeof *e->symbols, heap = 2 * longest * sizeof *e->heap;
-    size_t split = e->t->has_unused && e->t->merging == PI0_MERGE_BY_SCORE ? e->t->pieces.size * sizeof *e->split : 0;
-    e->symbols = pi0_alloc(symbols + heap + split + longest); /* below 2^32 */
-    if (!e->symbols)
-        return pi0_fail_memory(err, symbols + heap + split + longest, "encoding a text");
-    e->heap = (candidate *)((char *)e->symbols + symbols);
-    e->split = split ? (uint16_t *)((char *)e->heap + heap) : NULL;
-    e->escaped = (char *)e->heap + heap + split;
+    const room r = room_of(e->t, longest);
+    if (!pi0_scratch_reserve(scratch, r.all))
+        return pi0_fail_memory(err, r.all, "encoding a text");
+    e->symbols = scratch->data;
+    e->heap = (candidate *)((char *)scratch->data + r.symbols);
+    e->split = r.split ? (uint16_t *)((char *)e->heap + r.heap) : NULL;
+    if (e->split)
+        memset(e->split, 0, r.split);
+    e->escaped = (char *)e->heap + r.heap + r.split;
     return PI0_OK;
 }
 
-pi0_status pi0_tokenizer_encode(const pi0_tokenizer *tokenizer, const char *text, size_t bytes, int bos, int64_t *ids, size_t cap,
-                                size_t *count, pi0_error *err)
+pi0_status pi0_tokenizer_encode_in(const pi0_tokenizer *tokenizer, const char *text, size_t bytes, int bos, int64_t *ids, size_t cap,
+                                   size_t *count, pi0_scratch *scratch, pi0_error *err)
 {
     encoder e = {.t = tokenizer, .ids = ids, .cap = ids ? cap : 0};
     *count = 0;
@@ -391,14 +410,13 @@ pi0_status pi0_tokenizer_encode(const pi0_tokenizer *tokenizer, const char *text
         pi0_err_expected(err, "a vocabulary with <bos> or <s>, or a call without BOS");
         return PI0_ERR_ARGUMENT;
     }
-    PI0_TRY(open_encoder(&e, text, bytes, err));
+    PI0_TRY(open_encoder(&e, text, bytes, scratch, err));
     if (bos)
         put_id(&e, tokenizer->bos);
     if (tokenizer->rules == PI0_RULES_SPM)
         encode_spm(&e, e.escaped, escape_spaces(&e, text, bytes));
     else
         split_at_tokens(&e, &tokenizer->raw, text, bytes, encode_stretch_hf);
-    pi0_free(e.symbols);
     *count = e.count;
     if (e.count <= cap || (!ids && cap == 0))
         return PI0_OK;
@@ -406,4 +424,13 @@ pi0_status pi0_tokenizer_encode(const pi0_tokenizer *tokenizer, const char *text
     pi0_err_expected(err, "room for %zu ids", e.count);
     pi0_err_got(err, "room for %zu", cap);
     return PI0_ERR_ARGUMENT;
+}
+
+pi0_status pi0_tokenizer_encode(const pi0_tokenizer *tokenizer, const char *text, size_t bytes, int bos, int64_t *ids, size_t cap,
+                                size_t *count, pi0_error *err)
+{
+    pi0_scratch scratch = {0};
+    pi0_status status = pi0_tokenizer_encode_in(tokenizer, text, bytes, bos, ids, cap, count, &scratch, err);
+    pi0_scratch_release(&scratch);
+    return status;
 }

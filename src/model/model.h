@@ -184,10 +184,21 @@ const char *pi0_config_asset_id(const char *config_name);
  * text: f64 [state_dim] as the prompt digitises it. */
 pi0_status pi0_recipe_state(const pi0_recipe *recipe, const double *raw, int model_dim, float *padded, double *text, pi0_error *err);
 
-/* prompt.c. Clean, frame, digitise, tokenise, truncate. prompt NULL = default. ids: cap >= max_tokens. framed may be NULL. A cut prompt is
- * logged as a warning. */
+/* prompt.c: what making a prompt needs, kept between calls. Zero-initialise. */
+typedef struct pi0_prompt_room {
+    pi0_text text; /* after a call: the framed text */
+    pi0_scratch ids, work;
+} pi0_prompt_room;
+
+/* Room for this prompt (NULL = the default, if there is one) and every state: pi0_recipe_prompt then allocates nothing for it. */
+pi0_status pi0_prompt_room_reserve(const pi0_recipe *recipe, const pi0_tokenizer *tokenizer, const char *prompt, pi0_prompt_room *room,
+                                   pi0_error *err);
+void pi0_prompt_room_release(pi0_prompt_room *room);
+
+/* Clean, frame, digitise, tokenise, truncate. prompt NULL = default. ids: cap >= max_tokens. room may be NULL. A cut prompt is logged as a
+ * warning. */
 pi0_status pi0_recipe_prompt(const pi0_recipe *recipe, const pi0_tokenizer *tokenizer, const char *prompt, const double *text_state,
-                             const pi0_log *log, int64_t *ids, size_t cap, size_t *count, pi0_text *framed, pi0_error *err);
+                             const pi0_log *log, int64_t *ids, size_t cap, size_t *count, pi0_prompt_room *room, pi0_error *err);
 
 /* transform.c. Model actions f32 [rows, model_dim] -> robot actions f64 [rows, action_dim], with the state of the request. */
 pi0_status pi0_recipe_actions(const pi0_recipe *recipe, const float *actions, int rows, int model_dim, const double *raw_state, double *out,

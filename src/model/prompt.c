@@ -111,16 +111,27 @@ static pi0_status frame_prompt(const pi0_recipe *recipe, const char *prompt, con
 
 /* ------------------------------------------------------------------ ids */
 
-static pi0_status encode(const pi0_recipe *recipe, const pi0_tokenizer *tokenizer, const pi0_text *text, int64_t *ids, size_t cap,
-                         size_t *count, pi0_error *err)
+/* Of a framed text: a token stands for at least one byte; bos, newline and a tokenizer's own prefix besides. */
+static size_t most_tokens(size_t bytes)
 {
-    PI0_TRY(pi0_tokenizer_encode(tokenizer, text->data ? text->data : "", text->length, 1, ids, cap, count, err));
+    return bytes + 64;
+}
+
+static pi0_status encode(const pi0_recipe *recipe, const pi0_tokenizer *tokenizer, pi0_prompt_room *room, size_t *count, pi0_error *err)
+{
+    const size_t cap = most_tokens(room->text.length);
+    if (!pi0_scratch_reserve(&room->ids, cap * sizeof(int64_t)))
+        return pi0_fail_memory(err, cap * sizeof(int64_t), "the prompt's tokens");
+    int64_t *ids = room->ids.data;
+    PI0_TRY(pi0_tokenizer_encode_in(tokenizer, room->text.data ? room->text.data : "", room->text.length, 1, ids, cap, count, &room->work,
+                                    err));
     if (recipe->newline != PI0_NEWLINE_SEPARATE)
         return PI0_OK;
     size_t more = 0;
-    PI0_TRY(pi0_tokenizer_encode(tokenizer, "\n", 1, 0, ids + *count, cap - *count, &more, err));
+    PI0_TRY(pi0_tokenizer_encode_in(tokenizer, "\n", 1, 0, ids + *count, cap - *count, &more, &room->work, err));
     *count += more;
-    return PI0_OK;
+    pi0_text_add(&room->text, "\n");
+    return room->text.failed ? pi0_fail_memory(err, room->text.length, "the prompt") : PI0_OK;
 }
 
 static pi0_status fit(const pi0_recipe *recipe, const pi0_log *log, size_t *count, pi0_error *err)
@@ -141,49 +152,58 @@ static pi0_status fit(const pi0_recipe *recipe, const pi0_log *log, size_t *coun
     return PI0_OK;
 }
 
-pi0_status pi0_recipe_prompt(const pi0_recipe *recipe, const pi0_tokenizer *tokenizer, const char *prompt, const double *text_state,
-                             const pi0_log *log, int64_t *ids, size_t cap, size_t *count, pi0_text *framed, pi0_error *err)
+pi0_status pi0_prompt_room_reserve(const pi0_recipe *recipe, const pi0_tokenizer *tokenizer, const char *prompt, pi0_prompt_room *room,
+                                   pi0_error *err)
 {
-    enum { SMALL = 1024 };
-    int64_t small[SMALL], *room = small;
-    pi0_text text = {0};
-    pi0_status status = PI0_OK;
+    enum { FRAME = 64, DIGITS = 5 }; /* words of the frame; " 255", and one to spare, of each value */
     const char *words = prompt ? prompt : recipe->default_prompt;
+    if (!words || !tokenizer)
+        return PI0_OK;
+    const size_t state = (size_t)pi0_max_int(recipe->dim[PI0_STATE], recipe->state_pad), bytes = strlen(words) + FRAME + DIGITS * state;
+    room->text.length = 0;
+    if (pi0_text_reserve(&room->text, bytes) && pi0_scratch_reserve(&room->ids, most_tokens(bytes) * sizeof(int64_t)) &&
+        pi0_scratch_reserve(&room->work, pi0_tokenizer_room(tokenizer, bytes)))
+        return PI0_OK;
+    room->text.failed = false;
+    return pi0_fail_memory(err, pi0_tokenizer_room(tokenizer, bytes), "the prompt");
+}
+
+void pi0_prompt_room_release(pi0_prompt_room *room)
+{
+    pi0_text_release(&room->text);
+    pi0_scratch_release(&room->ids);
+    pi0_scratch_release(&room->work);
+}
+
+static pi0_status make_prompt(const pi0_recipe *recipe, const pi0_tokenizer *tokenizer, const char *words, const double *text_state,
+                              const pi0_log *log, int64_t *ids, size_t cap, size_t *count, pi0_prompt_room *room, pi0_error *err)
+{
+    size_t needed = 0;
+    room->text.length = 0;
+    room->text.failed = false;
+    PI0_TRY(frame_prompt(recipe, words, text_state, &room->text, err));
+    PI0_TRY(encode(recipe, tokenizer, room, &needed, err));
+    PI0_TRY(fit(recipe, log, &needed, err));
+    if (needed > cap)
+        return pi0_fail(err, PI0_ERR_INTERNAL, "no room for the prompt's tokens");
+    memcpy(ids, room->ids.data, needed * sizeof *ids);
+    *count = needed;
+    return PI0_OK;
+}
+
+pi0_status pi0_recipe_prompt(const pi0_recipe *recipe, const pi0_tokenizer *tokenizer, const char *prompt, const double *text_state,
+                             const pi0_log *log, int64_t *ids, size_t cap, size_t *count, pi0_prompt_room *room, pi0_error *err)
+{
+    const char *words = prompt ? prompt : recipe->default_prompt;
+    pi0_prompt_room own = {0};
     *count = 0;
     if (!words) {
-        status = pi0_fail(err, PI0_ERR_ARGUMENT, "no prompt was given, and the recipe has no default one");
+        pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "no prompt was given, and the recipe has no default one");
         pi0_err_where(err, "prompt");
         pi0_err_hint(err, "--prompt TEXT, or --set prompt.default=TEXT");
         return status;
     }
-    PI0_TRY_GOTO(frame_prompt(recipe, words, text_state, &text, err));
-    size_t bound = text.length + 64; /* a token stands for at least one byte; bos, newline and a tokenizer's own prefix besides */
-    if (bound > SMALL) {
-        room = pi0_alloc_array(bound, sizeof *room);
-        if (!room) {
-            status = pi0_fail_memory(err, bound * sizeof *room, "the prompt's tokens");
-            goto fail;
-        }
-    }
-    size_t needed = 0;
-    PI0_TRY_GOTO(encode(recipe, tokenizer, &text, room, pi0_max_int((int)bound, SMALL), &needed, err));
-    PI0_TRY_GOTO(fit(recipe, log, &needed, err));
-    if (needed > cap) {
-        status = pi0_fail(err, PI0_ERR_INTERNAL, "no room for the prompt's tokens");
-        goto fail;
-    }
-    memcpy(ids, room, needed * sizeof *ids);
-    *count = needed;
-    if (framed) {
-        pi0_text_add_bytes(framed, text.data ? text.data : "", text.length);
-        if (recipe->newline == PI0_NEWLINE_SEPARATE)
-            pi0_text_add(framed, "\n");
-        if (framed->failed)
-            status = pi0_fail_memory(err, text.length, "the prompt");
-    }
-fail:
-    if (room != small)
-        pi0_free(room);
-    pi0_text_release(&text);
+    pi0_status status = make_prompt(recipe, tokenizer, words, text_state, log, ids, cap, count, room ? room : &own, err);
+    pi0_prompt_room_release(&own);
     return status;
 }

@@ -150,6 +150,7 @@ static pi0_status make_plan(const pi0_synth_options *o, pi0_synth_plan *plan, pi
     const char *config = o->config ? o->config : plan->layout != PI0_LAYOUT_OPENPI ? NULL : pi05 ? "pi05_droid" : "pi0_droid";
     PI0_TRY(choose_robot(o, config, plan, err));
     plan->seed = o->seed;
+    plan->hollow = o->hollow != 0;
     plan->progress = o->progress;
     plan->progress_user = o->progress_user;
     pi0_synth_make_stats(plan);

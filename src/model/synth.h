@@ -18,6 +18,7 @@ typedef struct pi0_synth_plan {
     int state_dim, action_dim, horizon;
     int shards;
     int outliers, outlier_factor;
+    bool hollow;
     double stats[2][PI0_SYNTH_STATS][PI0_MAX_DIM]; /* state, action */
     char variant[2][16];                           /* names of the two Gemma sizes in config.json */
     pi0_progress_fn progress;

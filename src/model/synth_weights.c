@@ -263,7 +263,9 @@ static pi0_status write_shard(const specs *s, size_t first, size_t end, const ch
         memcpy(view->shape, item->shape, sizeof item->shape);
     }
     PI0_TRY_GOTO(pi0_safetensors_create(&writer, path, views, end - first, metadata, err));
-    for (size_t i = first; i < end; i++)
+    if (s->plan->hollow)
+        PI0_TRY_GOTO(pi0_safetensors_skip_all(&writer, err));
+    for (size_t i = first; i < end && !s->plan->hollow; i++)
         PI0_TRY_GOTO(put_tensor(s->plan, &writer, &s->items[i], piece, done, s->bytes, err));
     PI0_TRY_GOTO(pi0_safetensors_finish(&writer, err));
     pi0_free(piece);

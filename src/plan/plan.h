@@ -239,6 +239,9 @@ pi0_status pi0_passes_check(const char *disabled, pi0_error *err);
 bool pi0_pass_enabled(const char *disabled, const char *name);
 pi0_status pi0_passes_run(pi0_plan *plan, const char *disabled, pi0_error *err);
 
+/* Weights that no op reads any more get no rows: after passes and expansion, so that nobody takes them into memory. */
+void pi0_plan_drop_unread(pi0_plan *plan);
+
 /* What the quantise pass decides by. Names are canonical and borrowed. */
 typedef struct pi0_precision_policy {
     pi0_precision matrices;     /* of every matrix and every attention, but for */

@@ -74,6 +74,17 @@ void pi0_plan_compact(pi0_plan *plan)
     plan->n_ops = kept;
 }
 
+void pi0_plan_drop_unread(pi0_plan *plan)
+{
+    for (int w = 0; w < plan->n_weights; w++) {
+        int uses = 0;
+        for (int t = 0; t < plan->n_tensors && !uses; t++)
+            uses = plan->tensors[t].kind == PI0_TENSOR_WEIGHT && plan->tensors[t].weight == w ? pi0_plan_uses(plan, t) : 0;
+        if (!uses)
+            plan->weights[w].rows = 0;
+    }
+}
+
 static bool reads_any(const pi0_weight *weight, const char *const *names, size_t n_names)
 {
     for (int s = 0; s < weight->n_sources; s++)
