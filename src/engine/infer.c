@@ -361,7 +361,8 @@ static pi0_status run_batch(batch *b, pi0_error *err)
     const uint64_t start = pi0_now_ns();
     pi0_timing run = {0};
     for (int lane = 0; lane < b->lanes; lane++)
-        PI0_TRY(pi0_prepare_inputs(b->sessions[lane], err));
+        if (!b->sessions[lane]->prepared)
+            PI0_TRY(pi0_prepare_inputs(b->sessions[lane], err));
     fill_params(b);
     PI0_TRY(write_inputs(b, err));
     const uint64_t context_start = pi0_now_ns();
@@ -417,7 +418,9 @@ pi0_status pi0_infer(pi0_session *const *sessions, size_t n, int steps, pi0_erro
                    .sessions = sessions + done,
                    .lanes = (int)(n - done < (size_t)model->sizes.lanes ? n - done : (size_t)model->sizes.lanes),
                    .steps = steps ? steps : model->facts.steps};
+        pi0_count_start(model->counters);
         status = run_batch(&b, err);
+        pi0_count_end(model->counters, b.sessions, (size_t)b.lanes, status);
         done += (size_t)b.lanes;
     }
     pthread_mutex_unlock(&model->lock);
