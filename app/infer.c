@@ -11,6 +11,7 @@
 #include "record.h"
 #include "result.h"
 #include "signals.h"
+#include "stats.h"
 
 static const app_option options[] = {
     {.name = "output",
@@ -30,6 +31,7 @@ static const app_option options[] = {
      .min = 1,
      .max = 1000000,
      .help = "run N times, print each timing (--json holds the first), insist on the same bits"},
+    APP_STATS_OPTION,
     {.name = NULL},
 };
 
@@ -98,7 +100,7 @@ static pi0_status same_bits(const infer_run *run, const app_result *again, size_
 }
 
 /* One inference from a fresh session, so that each run draws the same noise. */
-static pi0_status infer_once(const app_context *app, infer_run *run, size_t number, app_phase *phase, pi0_error *err)
+static pi0_status infer_once(app_context *app, infer_run *run, size_t number, app_phase *phase, pi0_error *err)
 {
     uint64_t seed = app_args_unsigned(&app->args, "seed", 0);
     bool raw = app_args_flag(&app->args, "raw") || run->observation.preprocessed;
@@ -128,6 +130,7 @@ static pi0_status infer_once(const app_context *app, infer_run *run, size_t numb
         status = same_bits(run, &result, number, err);
         app_result_release(&result);
     }
+    app_stats_tick(&app->report, run->model);
     run->starts_ms[number] = number ? start - run->starts_ms[run->runs] : 0;
     return status;
 }
