@@ -178,12 +178,24 @@ static void choose_synth(const app_args *args, bench_run *run, pi0_synth_options
     }
 }
 
+/* A file that cannot be read is told before the minutes of work. */
+static pi0_status check_picture(const app_args *args, pi0_error *err)
+{
+    pi0_arrays *picture = NULL;
+    const char *file = app_args_text(args, "pipeline");
+    pi0_status status = file ? pi0_image_read(file, &picture, err) : PI0_OK;
+    pi0_arrays_free(&picture);
+    return status;
+}
+
 static pi0_status prepare(app_context *app, bench_run *run, app_phase *phase, pi0_error *err)
 {
     const app_args *args = &app->args;
     const bool ladder = is_ladder(args);
     const char *scenario = app_args_text(args, "scenario");
     pi0_status status = app_model_settings_fill(app, &run->settings, err);
+    if (status == PI0_OK)
+        status = check_picture(args, err);
     if (status != PI0_OK)
         return status;
     const int cameras = scenario || (ladder && !args->n_positional) ? 2 : 0;

@@ -1,11 +1,12 @@
 #!/bin/bash
 # What a user watches: the progress of opening, --stats with and without GPUs, the pipeline's gain, the batch that keeps to limits, windows.
-# Structure only, never a time. Run: PI0=build/pi0 SRC=. tests/test_live.sh        (CTest does; leaves nothing behind)
+# Structure only, never a time. Run: PI0=build/pi0 SRC=. BUILD=build tests/test_live.sh  (CTest does)
 # ctest: timeout=600
 set -u
 
 PI0=$(realpath "${PI0:?set PI0 to the program}")
 SRC=$(realpath "${SRC:?set SRC to the sources}")
+BUILD=$(realpath "${BUILD:?set BUILD to the build}")
 command -v python3 >/dev/null || { echo "skipped: python3 is not installed"; exit 77; }
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/pi0_live.XXXXXX")
 trap 'rm -rf "$WORK"' EXIT
@@ -132,6 +133,11 @@ holds "bench --pipeline"
 refuses 3 'no.jpg' bench model --steps 1 --repeat 2 --pipeline no.jpg
 refuses 2 'leave out --batch' bench model --batch 2 --pipeline "$frames/wrist.jpg"
 refuses 2 'leave out --batch' bench model --batch auto --pipeline "$frames/wrist.jpg"
+
+# the program to copy; it waits for chunks, not for a time
+"$BUILD/examples/loop" model "$frames/top.png" "$frames/wrist.jpg" pick 4 >out 2>err
+[ $? = 0 ] && [ "$(grep -c '^observation [0-9]*, [0-9]* ms old, first action [-0-9.]*$' out)" = 4 ] && sort -c -k2 -n out && grep -q 'inferences, [0-9]* observations dropped' err
+holds "examples/loop.c"
 
 # ---------------------------------------------------------------- batch
 refuses 2 'from 1 to 16, or auto' bench model --batch 0

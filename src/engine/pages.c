@@ -76,7 +76,9 @@ pi0_status pi0_take_pages(pi0_model *model, uint64_t *done, uint64_t total, pi0_
     for (size_t i = 0; i < 3; i++)
         list_pages(&list, programs[i]);
     const size_t count = list.count;
-    list = (page_list){.ranges = pi0_alloc_array(count + 1, sizeof *list.ranges)};
+    if (count == 0)
+        return PI0_OK;
+    list = (page_list){.ranges = pi0_alloc_array(count, sizeof *list.ranges)};
     if (!list.ranges)
         return pi0_fail_memory(err, count * sizeof *list.ranges, "a list of pages");
     for (size_t i = 0; i < 3; i++)
