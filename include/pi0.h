@@ -42,7 +42,7 @@ typedef enum pi0_status {
     PI0_ERR_DEVICE = -6,      /* the device, or its driver, is absent or refuses */
     PI0_ERR_UNSUPPORTED = -7, /* understood, and deliberately not done by this version */
     PI0_ERR_NONFINITE = -8,   /* a NaN or infinity in an input, a stage or an action */
-    PI0_ERR_CANCELLED = -9,   /* a progress callback asked to stop */
+    PI0_ERR_CANCELLED = -9,   /* a progress callback or pi0_opening_cancel asked to stop */
     PI0_ERR_INTERNAL = -10    /* a bug in this library */
 } pi0_status;
 
