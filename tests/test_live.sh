@@ -2,42 +2,12 @@
 # What a user watches: the progress of opening, --stats with and without GPUs, the pipeline's gain, the batch that keeps to limits, windows.
 # Structure only, never a time. Run: PI0=build/pi0 SRC=. BUILD=build tests/test_live.sh  (CTest does)
 # ctest: timeout=600
-set -u
-
-PI0=$(realpath "${PI0:?set PI0 to the program}")
-SRC=$(realpath "${SRC:?set SRC to the sources}")
-BUILD=$(realpath "${BUILD:?set BUILD to the build}")
 command -v python3 >/dev/null || { echo "skipped: python3 is not installed"; exit 77; }
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/pi0_live.XXXXXX")
-trap 'rm -rf "$WORK"' EXIT
-cd "$WORK" || exit 1
-for variable in $(env | sed -n 's/^\(PI0_[A-Za-z0-9_]*\)=.*/\1/p'); do unset "$variable"; done
-export HOME=$WORK HF_HOME=$WORK/hf OPENPI_DATA_HOME=$WORK/openpi LC_ALL=C.UTF-8
-mkdir room; export TMPDIR=$WORK/room
-
-failures=0
-
-# holds NAME: the status of the command before it
-holds()
-{
-    if [ $? = 0 ]; then
-        echo "ok - $1"
-    else
-        echo "not ok - $1"
-        sed 's/^/    stderr: /' err | tail -n 5
-        failures=$((failures + 1))
-    fi
-}
-
-# refuses CODE PATTERN ARGUMENTS...
-refuses()
-{
-    local code=$1 pattern=$2
-    shift 2
-    "$PI0" "$@" >out 2>err </dev/null
-    [ $? = "$code" ] && [ ! -s out ] && grep -q -e "$pattern" err
-    holds "pi0 $* is refused"
-}
+BUILD=$(realpath "${BUILD:?set BUILD to the build}")
+name=pi0_live
+. "$(dirname "${BASH_SOURCE[0]}")/support.sh"
+mkdir room
+export TMPDIR=$WORK/room LC_ALL=C.UTF-8
 
 # json EXPRESSION: of the document `d` in out
 json() { python3 -c 'import json, sys; d = json.load(open("out")); sys.exit(0 if eval(sys.argv[1]) else 1)' "$1" 2>>err; }
@@ -90,7 +60,7 @@ watch_until_line bench model --steps 1 --repeat 1000000 --stats 1
 grep -q "$line\$" stats; holds "bench --stats"
 watch_until_line bench model --steps 1 --repeat 100000 --stats 1 --pipeline "$frames/wrist.jpg"
 grep -q "$line\$" stats; holds "bench --pipeline --stats"
-refuses 2 'from 1 to 86400' infer model $seen --stats 0
+expect "infer model --stats 0" 2 'from 1 to 86400' infer model $seen --stats 0
 "$PI0" infer model $seen --steps 1 --repeat 3 --stats 3600 >out 2>err
 [ $? = 0 ] && ! grep -q stats err; holds "no line before its time"
 
@@ -130,9 +100,9 @@ fi
 holds "bench --pipeline --json"
 "$PI0" bench model --steps 1 --repeat 2 --pipeline "$frames/top.png" >out 2>err && grep -q '^pipeline: .* one after another.*overlapped.*the same actions' out
 holds "bench --pipeline"
-refuses 3 'no.jpg' bench model --steps 1 --repeat 2 --pipeline no.jpg
-refuses 2 'leave out --batch' bench model --batch 2 --pipeline "$frames/wrist.jpg"
-refuses 2 'leave out --batch' bench model --batch auto --pipeline "$frames/wrist.jpg"
+expect "bench model --steps 1 --repeat 2 --pipeline no.jpg" 3 'no.jpg' bench model --steps 1 --repeat 2 --pipeline no.jpg
+expect "bench model --batch 2 --pipeline wrist.jpg" 2 'leave out --batch' bench model --batch 2 --pipeline "$frames/wrist.jpg"
+expect "bench model --batch auto --pipeline wrist.jpg" 2 'leave out --batch' bench model --batch auto --pipeline "$frames/wrist.jpg"
 
 # the program to copy; it waits for chunks, not for a time
 "$BUILD/examples/loop" model "$frames/top.png" "$frames/wrist.jpg" pick 4 >out 2>err
@@ -140,20 +110,20 @@ refuses 2 'leave out --batch' bench model --batch auto --pipeline "$frames/wrist
 holds "examples/loop.c"
 
 # ---------------------------------------------------------------- batch
-refuses 2 'from 1 to 16, or auto' bench model --batch 0
-refuses 2 'batch auto' bench model --latency-limit 100
+expect "bench model --batch 0" 2 'from 1 to 16, or auto' bench model --batch 0
+expect "bench model --latency-limit 100" 2 'batch auto' bench model --latency-limit 100
 "$PI0" bench model --batch auto --steps 1 --repeat 1 --json >out 2>err && json '[r["batch"] for r in d["batch_auto"]["curve"]][0:2] == [1, 2] and d["batch"] == d["batch_auto"]["best"] and d["batch_auto"]["ended_by"] in ("share", "largest") and all(r["beyond"] is None and r["planned_bytes"] > 0 for r in d["batch_auto"]["curve"])'
 holds "--batch auto has its curve"
 for batch in 1 4; do
     "$PI0" bench model --batch $batch --steps 1 --repeat 1 --json >out 2>err
-    python3 -c 'import json; print(json.load(open("out"))["memory"]["total"])' >planned$batch 2>>err
+    number memory.total >planned$batch 2>>err
 done
 "$PI0" bench model --batch auto --memory-limit $(($(cat planned1) - 1000)) --steps 1 --repeat 1 >out 2>err
 [ $? = 1 ] && grep -q 'needs more memory than the limit' err; holds "a memory limit below one robot"
 "$PI0" bench model --batch auto --memory-limit $((($(cat planned4) + $(cat planned1)) / 2)) --steps 1 --repeat 1 --json >out 2>err &&
     json 'd["batch_auto"]["best"] in (1, 2) and all(r["planned_bytes"] <= d["batch_auto"]["memory_limit_bytes"] if r["beyond"] is None else r["beyond"] == "memory" for r in d["batch_auto"]["curve"]) and all(r["batch"] < 4 for r in d["batch_auto"]["curve"] if r["beyond"] is None) and d["memory"]["total"] <= d["batch_auto"]["memory_limit_bytes"]'
 holds "--batch auto within a memory limit"
-refuses 1 'not even one robot' bench model --batch auto --latency-limit 1
+expect "bench model --batch auto --latency-limit 1" 1 'not even one robot' bench model --batch auto --latency-limit 1
 "$PI0" bench model --batch auto --latency-limit 1000000 --steps 1 --repeat 1 >out 2>err && grep -q '^batch  *ms  *ms a robot' out && grep -q ' best$' out
 holds "--batch auto within a latency limit"
 
@@ -166,11 +136,11 @@ for window in 0 16 4096; do
 done
 actions --window 2 >windowed
 ! cmp -s dense windowed && grep -q 'warning: local-window: each of 16 actions.*less than 2 away' err; holds "--window 2 warns"
-refuses 2 'from 0 to 4096' infer model $seen --window 4097
-refuses 2 'from 0 to 4096' infer model $seen --window -1
+expect "infer model --window 4097" 2 'from 0 to 4096' infer model $seen --window 4097
+expect "infer model --window -1" 2 'from 0 to 4096' infer model $seen --window -1
 "$PI0" inspect model --window 2 --json >out 2>err && json '[p["on"] for p in d["passes"] if p["name"] == "local-window"] == [True]'
 holds "inspect shows the window's pass"
 "$PI0" inspect model --json >out 2>err && json '[p["on"] for p in d["passes"] if p["name"] == "local-window"] == [False]'
 holds "and that it is off"
 
-[ $failures = 0 ]
+finish
