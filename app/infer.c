@@ -130,7 +130,7 @@ static pi0_status infer_once(app_context *app, infer_run *run, size_t number, ap
         status = same_bits(run, &result, number, err);
         app_result_release(&result);
     }
-    app_stats_tick(&app->report, run->model);
+    app_stats_tick(&app->report, run->policy.model);
     run->starts_ms[number] = number ? start - run->starts_ms[run->runs] : 0;
     return status;
 }
