@@ -167,24 +167,24 @@ static void its_errors_are_those_of_opening(void **state)
     }
 }
 
+static pi0_status open_and_close(void *context, pi0_error *err)
+{
+    pi0_model *model = NULL;
+    pi0_opening *opening = NULL;
+    pi0_status status = pi0_open_async(live_path, context, &opening, err);
+    if (status == PI0_OK)
+        status = pi0_opening_wait(&opening, &model, err);
+    assert_null(opening);
+    assert_int_equal(model != NULL, status == PI0_OK);
+    pi0_close(&model);
+    return status;
+}
+
 static void a_failed_allocation_leaves_nothing(void **state)
 {
     (void)state;
-    const pi0_options options = live_options();
-    for (long n = 1; n < 200; n += n < 4 ? 1 : 37) {
-        pi0_error err = {0};
-        pi0_model *model = NULL;
-        pi0_opening *opening = NULL;
-        pi0_test_fail_allocation(n);
-        pi0_status status = pi0_open_async(live_path, &options, &opening, &err);
-        if (status == PI0_OK)
-            status = pi0_opening_wait(&opening, &model, &err);
-        assert_true(pi0_test_allocation_failed());
-        assert_true(status == PI0_ERR_MEMORY || status == PI0_ERR_IO);
-        assert_null(model);
-        assert_null(opening);
-        pi0_error_clear(&err);
-    }
+    pi0_options options = live_options();
+    pi0_test_fail_allocations("opening", open_and_close, &options, (pi0_test_sweep){.first = 4, .last = 4, .stride = 199});
 }
 
 int main(void)

@@ -407,19 +407,27 @@ static void bad_options_and_empty_pipelines(void **state)
     assert_null(result.session);
     pi0_pipeline_close(&pipeline);
     pi0_pipeline_close(&pipeline);
-    for (long n = 1;; n++) {
-        pi0_test_fail_allocation(n);
-        options.depth = 2;
-        const pi0_status status = pi0_pipeline_open(model, &options, &pipeline, &err);
-        if (!pi0_test_allocation_failed()) {
-            PI0_ASSERT_OK(status, &err);
-            break;
-        }
-        pi0_test_assert_error(&err, PI0_ERR_MEMORY, NULL);
-        assert_null(pipeline);
-        assert_int_equal(pi0_model_stats(model).queue_limit, 0);
-    }
+    pi0_close(&model);
+}
+
+static pi0_status open_and_close(void *model, pi0_error *err)
+{
+    pi0_pipeline *pipeline = NULL;
+    pi0_pipeline_options options;
+    pi0_pipeline_options_init(&options);
+    options.prepare = prepare;
+    const pi0_status status = pi0_pipeline_open(model, &options, &pipeline, err);
+    assert_int_equal(pipeline != NULL, status == PI0_OK);
+    assert_int_equal(pi0_model_stats(model).queue_limit, pipeline ? 3 : 0);
     pi0_pipeline_close(&pipeline);
+    return status;
+}
+
+static void a_failed_allocation_leaves_nothing(void **state)
+{
+    (void)state;
+    pi0_model *model = open_live_model();
+    pi0_test_fail_allocations("pipeline", open_and_close, model, (pi0_test_sweep){.first = 100, .last = 1, .stride = 1});
     pi0_close(&model);
 }
 
@@ -434,6 +442,7 @@ int main(void)
         cmocka_unit_test(closing_gives_up_what_is_in_flight),
         cmocka_unit_test(two_pipelines_and_a_session_share_a_model),
         cmocka_unit_test(bad_options_and_empty_pipelines),
+        cmocka_unit_test(a_failed_allocation_leaves_nothing),
     };
     return cmocka_run_group_tests_name("pipeline", tests, make_live_model, remove_live_model);
 }
