@@ -2,12 +2,15 @@
 #include <string.h>
 
 #include "app.h"
+#include "bench_batch.h"
 #include "bench_model.h"
+#include "bench_pipeline.h"
 #include "bench_report.h"
 #include "describe.h"
 #include "ladder.h"
 #include "model_options.h"
 #include "plan_report.h"
+#include "stats.h"
 
 static const app_option options[] = {
     {.name = "size",
@@ -30,7 +33,19 @@ static const app_option options[] = {
      .metavar = "N|auto",
      .min = 1,
      .max = APP_MAX_BATCH,
-     .help = "robots inferred together (default 1); auto: 1, 2, 4 ... for as long as a robot's share of the time shrinks"},
+     .help = "robots inferred together (default 1); auto: 1, 2, 4 ... for as long as a robot's share of the time shrinks, within "
+             "--memory-limit and --latency-limit"},
+    {.name = "latency-limit",
+     .kind = APP_INT,
+     .metavar = "MS",
+     .min = 1,
+     .max = 86400000,
+     .help = "with --batch auto: the longest that a batch may take"},
+    {.name = "pipeline",
+     .kind = APP_TEXT,
+     .metavar = "FILE",
+     .help = "also observations whose pictures are all read from FILE (jpeg or png), one after another and through a pipeline"},
+    APP_STATS_OPTION,
     {.name = "repeat",
      .kind = APP_INT,
      .metavar = "N",
@@ -136,6 +151,11 @@ static pi0_status check_options(const app_args *args, pi0_error *err)
     } else if (is_plan_report(args) && (is_ladder(args) || is_batch_auto(args))) {
         app_err(err, PI0_ERR_ARGUMENT, "--plan-report beside something that is measured");
         app_err_field(err->hint, "leave --ablate, --scenario and --batch auto out");
+    } else if (app_args_text(args, "latency-limit") && !is_batch_auto(args)) {
+        app_err(err, PI0_ERR_ARGUMENT, "--latency-limit goes with --batch auto, which looks for the batch that keeps to it");
+    } else if (app_args_text(args, "pipeline") && (is_ladder(args) || app_args_int(args, "batch", 1) != 1 || is_batch_auto(args))) {
+        app_err(err, PI0_ERR_ARGUMENT, "--pipeline goes with one robot and every pass");
+        app_err_field(err->hint, "leave out --batch, --ablate and --scenario");
     } else {
         return is_ladder(args) ? check_ladder(args, err) : PI0_OK;
     }
@@ -149,6 +169,8 @@ typedef struct bench_run {
     app_bench_model made;
     const char *path;
     app_case_settings case_settings;
+    app_batch_curve curve; /* of --batch auto */
+    app_overlap overlap;   /* of --pipeline */
 } bench_run;
 
 /* A ladder's model has a slot more than its robot has cameras, as the models that openpi serves often have. */
@@ -171,12 +193,24 @@ static void choose_synth(const app_args *args, bench_run *run, pi0_synth_options
     }
 }
 
+/* A file that cannot be read is told before the minutes of work. */
+static pi0_status check_picture(const app_args *args, pi0_error *err)
+{
+    pi0_arrays *picture = NULL;
+    const char *file = app_args_text(args, "pipeline");
+    pi0_status status = file ? pi0_image_read(file, &picture, err) : PI0_OK;
+    pi0_arrays_free(&picture);
+    return status;
+}
+
 static pi0_status prepare(app_context *app, bench_run *run, app_phase *phase, pi0_error *err)
 {
     const app_args *args = &app->args;
     const bool ladder = is_ladder(args);
     const char *scenario = app_args_text(args, "scenario");
     pi0_status status = app_model_settings_fill(app, &run->settings, err);
+    if (status == PI0_OK)
+        status = check_picture(args, err);
     if (status != PI0_OK)
         return status;
     run->settings.options.warm = app_args_flag(args, "warm");
@@ -185,6 +219,8 @@ static pi0_status prepare(app_context *app, bench_run *run, app_phase *phase, pi
                                              .tokens = (int)app_args_int(args, "prompt-tokens", ladder ? 20 : 0),
                                              .steps = (int)app_args_int(args, "steps", 0),
                                              .batch = (int)app_args_int(args, "batch", 1)};
+    run->curve.memory_limit = run->settings.options.memory_limit;
+    run->curve.latency_limit_ms = (double)app_args_int(args, "latency-limit", 0);
     if (scenario)
         run->settings.options.horizon = strcmp(scenario, "data") == 0 ? 100 : 50;
     run->path = args->n_positional ? args->positional[0] : NULL;
@@ -204,13 +240,29 @@ static pi0_status prepare(app_context *app, bench_run *run, app_phase *phase, pi
 
 /* ------------------------------------------------------------------ results */
 
-static int print_result(app_context *app, const app_measured *result)
+static json_t *result_json(const bench_run *run, const app_measured *result)
 {
+    json_t *page = app_bench_json(result);
+    if (page && run->curve.n)
+        json_object_set_new(page, "batch_auto", app_batch_json(&run->curve));
+    if (page && run->overlap.observations)
+        json_object_set_new(page, "pipeline", app_overlap_json(&run->overlap));
+    return page;
+}
+
+static int print_result(app_context *app, const bench_run *run, const app_measured *result)
+{
+    const bool markdown = app_args_flag(&app->args, "markdown");
     app_text out = {0};
-    if (app->json)
-        app_describe_json(&out, app_bench_json(result));
-    else
-        app_bench_page(&out, result, app_args_flag(&app->args, "markdown"));
+    if (app->json) {
+        app_describe_json(&out, result_json(run, result));
+    } else {
+        if (run->curve.n)
+            app_batch_page(&out, &run->curve, markdown);
+        app_bench_page(&out, result, markdown);
+        if (run->overlap.observations)
+            app_overlap_page(&out, &run->overlap, markdown ? "* " : "");
+    }
     int code = app_print(&app->report, &out);
     app_text_release(&out);
     return code;
@@ -236,47 +288,11 @@ static size_t count_runs(const app_args *args, double one_ms)
     return (size_t)app_args_int(args, "repeat", fit < 3 ? 3 : fit > 100 ? 100 : (int64_t)fit);
 }
 
-/* How much of the time of a batch falls to each of its robots, in milliseconds. */
-static pi0_status measure_share(app_context *app, bench_run *run, double *out, pi0_error *err)
-{
-    app_case c = {0};
-    app_measured result = {0};
-    pi0_status status = app_case_open(&c, run->path, &run->settings.options, &run->case_settings, err);
-    if (status == PI0_OK)
-        status = app_case_warm(&c, &result, err);
-    if (status == PI0_OK)
-        status = app_case_measure(&c, &app->report, result.first_ms < 5e3 ? 3 : 1, &result, err);
-    if (status == PI0_OK) {
-        *out = result.ms[APP_TOTAL][0] / run->case_settings.batch;
-        app_note(&app->report, "batch %d: %.1f ms, %.1f ms for each robot", run->case_settings.batch, result.ms[APP_TOTAL][0], *out);
-    }
-    app_measured_release(&result);
-    app_case_close(&c);
-    return status;
-}
-
-/* Doubled for as long as it shortens a robot's share by a twentieth: a larger batch makes every robot in it wait longer. */
-static pi0_status choose_batch(app_context *app, bench_run *run, pi0_error *err)
-{
-    double best = 0, share = 0;
-    int chosen = 1;
-    for (int batch = 1; batch <= APP_MAX_BATCH; batch *= 2) {
-        run->case_settings.batch = batch;
-        pi0_status status = measure_share(app, run, &share, err);
-        if (status != PI0_OK)
-            return status;
-        if (batch > 1 && share > 0.95 * best)
-            break;
-        best = share;
-        chosen = batch;
-    }
-    run->case_settings.batch = chosen;
-    return PI0_OK;
-}
-
 static pi0_status measure(app_context *app, bench_run *run, app_case *c, app_measured *result, app_phase *phase, pi0_error *err)
 {
-    pi0_status status = is_batch_auto(&app->args) ? choose_batch(app, run, err) : PI0_OK;
+    pi0_status status = PI0_OK;
+    if (is_batch_auto(&app->args))
+        status = app_batch_choose(&run->curve, &app->report, run->path, &run->settings.options, &run->case_settings, err);
     if (status == PI0_OK)
         status = app_case_open(c, run->path, &run->settings.options, &run->case_settings, err);
     if (status != PI0_OK)
@@ -287,7 +303,11 @@ static pi0_status measure(app_context *app, bench_run *run, app_case *c, app_mea
     if (status != PI0_OK)
         return status;
     app_note(&app->report, "the first run, which does not count, took %.1f ms", result->first_ms);
-    status = app_case_measure(c, &app->report, count_runs(&app->args, result->first_ms), result, err);
+    const size_t runs = count_runs(&app->args, result->first_ms);
+    status = app_case_measure(c, &app->report, runs, result, err);
+    const char *file = app_args_text(&app->args, "pipeline");
+    if (status == PI0_OK && file)
+        status = app_overlap_measure(c, &app->report, file, runs, &run->overlap, err);
     return status == PI0_OK ? app_machine_json(&run->settings.options, &result->machine, err) : status;
 }
 
@@ -297,7 +317,7 @@ static int bench_model(app_context *app, bench_run *run, app_phase phase)
     app_measured result = {0};
     pi0_error err = {0};
     const pi0_status status = measure(app, run, &c, &result, &phase, &err);
-    const int code = status == PI0_OK ? print_result(app, &result) : app_fail(&app->report, &err, phase);
+    const int code = status == PI0_OK ? print_result(app, run, &result) : app_fail(&app->report, &err, phase);
     app_measured_release(&result);
     app_case_close(&c);
     return code;

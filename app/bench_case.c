@@ -8,6 +8,7 @@
 #endif
 
 #include "observation.h"
+#include "stats.h"
 
 enum { PICTURE_ROWS = 480, PICTURE_COLUMNS = 640 };
 
@@ -70,19 +71,32 @@ void app_case_close(app_case *c)
     c->picture = NULL;
 }
 
-static pi0_status set_observation(app_case *c, pi0_session *session, pi0_error *err)
+/* NULL: the one made up; else read and decoded for each camera, as each has its own. */
+static pi0_status set_picture(const app_case *c, const char *file, const char *slot, pi0_session *session, pi0_error *err)
 {
-    const pi0_info *info = pi0_model_info(c->model);
     const pi0_array picture = {.name = "",
                                .dtype = PI0_U8,
                                .rank = 3,
                                .shape = {PICTURE_ROWS, PICTURE_COLUMNS, 3},
                                .data = c->picture,
                                .bytes = (size_t)PICTURE_ROWS * PICTURE_COLUMNS * 3};
+    if (!file)
+        return pi0_set_image(session, slot, &picture, err);
+    pi0_arrays *decoded = NULL;
+    pi0_status status = pi0_image_read(file, &decoded, err);
+    if (status == PI0_OK)
+        status = pi0_set_image(session, slot, pi0_arrays_at(decoded, 0), err);
+    pi0_arrays_free(&decoded);
+    return status;
+}
+
+pi0_status app_case_observe(const app_case *c, const char *file, pi0_session *session, pi0_error *err)
+{
+    const pi0_info *info = pi0_model_info(c->model);
     pi0_status status = pi0_set_state(session, c->state, (size_t)info->state_dim, err);
     for (int slot = 0, given = 0; slot < info->n_slots && given < c->settings.cameras && status == PI0_OK; slot++)
         if (*info->keys[slot]) {
-            status = pi0_set_image(session, info->slots[slot], &picture, err);
+            status = set_picture(c, file, info->slots[slot], session, err);
             given++;
         }
     if (status != PI0_OK)
@@ -100,7 +114,7 @@ static pi0_status run_once(app_case *c, double ms[APP_STAGES], uint64_t *allocat
     const int batch = c->settings.batch;
     pi0_status status = PI0_OK;
     for (int i = 0; i < batch && status == PI0_OK; i++)
-        status = set_observation(c, c->sessions[i], err);
+        status = app_case_observe(c, NULL, c->sessions[i], err);
     const uint64_t before = pi0_allocation_count();
     if (status == PI0_OK)
         status = pi0_infer(c->sessions, (size_t)batch, c->settings.steps, err);
@@ -169,6 +183,7 @@ pi0_status app_case_measure(app_case *c, app_report *report, size_t runs, app_me
             out->ms[stage][out->runs] = ms[stage];
         if (status == PI0_OK)
             status = take_peak(c, out, err);
+        app_stats_tick(report, c->model);
     }
     for (int stage = 0; stage < APP_STAGES; stage++)
         qsort(out->ms[stage], out->runs, sizeof(double), by_size);

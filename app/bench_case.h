@@ -41,6 +41,9 @@ typedef struct app_case {
 pi0_status app_case_open(app_case *c, const char *path, const pi0_options *options, const app_case_settings *settings, pi0_error *err);
 void app_case_close(app_case *c);
 
+/* Gives a session what the case's robot sees. file: a picture for every camera, read and decoded anew; NULL: one made up. */
+pi0_status app_case_observe(const app_case *c, const char *file, pi0_session *session, pi0_error *err);
+
 typedef struct app_measured {
     const pi0_info *info; /* the model's, while it is open */
     pi0_memory plan;

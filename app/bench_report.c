@@ -78,12 +78,13 @@ json_t *app_memory_json(const pi0_memory *p, uint64_t resident_bytes)
 json_t *app_bench_json(const app_measured *m)
 {
     const pi0_info *info = m->info;
-    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:I,s:f,s:f,s:f,s:f,s:o,s:o,s:O}", "model", info->model, "layout",
+    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:I,s:f,s:f,s:f,s:f,s:o,s:o,s:O}", "model", info->model, "layout",
                      info->layout, "device", info->device, "precision", info->precision, "instruction_set", info->isa, "threads",
-                     info->threads, "cameras", m->cameras, "prompt_tokens", m->tokens, "steps", m->steps, "horizon", info->horizon, "batch",
-                     m->batch, "runs", (json_int_t)m->runs, "needed_tflop", needed_flop(m) * 1e-12, "peak_gflops", m->flop_per_s * 1e-9,
-                     "gflops", stage_flop_per_s(m, APP_TOTAL) * 1e-9, "fraction_of_peak", app_fraction_of_peak(m), "latency_ms",
-                     latency_json(m), "memory", app_memory_json(&m->plan, m->resident_bytes), "machine", m->machine);
+                     info->threads, "cameras", m->cameras, "prompt_tokens", m->tokens, "steps", m->steps, "horizon", info->horizon,
+                     "window", info->window, "batch", m->batch, "runs", (json_int_t)m->runs, "needed_tflop", needed_flop(m) * 1e-12,
+                     "peak_gflops", m->flop_per_s * 1e-9, "gflops", stage_flop_per_s(m, APP_TOTAL) * 1e-9, "fraction_of_peak",
+                     app_fraction_of_peak(m), "latency_ms", latency_json(m), "memory", app_memory_json(&m->plan, m->resident_bytes),
+                     "machine", m->machine);
 }
 
 /* ------------------------------------------------------------------ page and markdown */
@@ -110,6 +111,8 @@ static void add_case(app_text *out, const app_measured *m)
     app_text_add(out, "%s, %s on %s (%s, %d threads): %d cameras, %d tokens, %d steps, horizon %d, batch %d; %zu runs", info->model,
                  info->precision, info->device, info->isa, info->threads, m->cameras, m->tokens, m->steps, info->horizon, m->batch,
                  m->runs);
+    if (info->window)
+        app_text_add(out, "; an action sees those less than %d away", info->window);
 }
 
 void app_bench_machine(app_text *out, const json_t *machine, const char *item)

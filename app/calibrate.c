@@ -9,6 +9,7 @@
 #include "observation.h"
 #include "result.h"
 #include "signals.h"
+#include "stats.h"
 
 static const app_option options[] = {
     {.name = "output", .letter = 'o', .kind = APP_TEXT, .metavar = "FILE.json", .help = "where to write the calibration"},
@@ -19,6 +20,7 @@ static const app_option options[] = {
     {.name = "actions-only",
      .kind = APP_FLAG,
      .help = "judge by the actions alone: fewer products in bf16, but `pi0 check` may find stages beyond its gate"},
+    APP_STATS_OPTION,
     {.name = NULL},
 };
 
@@ -34,6 +36,7 @@ typedef struct calibrate_run {
     uint64_t seed;
     pi0_calibrate_options how;
     char *json;
+    app_report *report;
 } calibrate_run;
 
 /* ------------------------------------------------------------------ observations */
@@ -112,6 +115,7 @@ static pi0_status read_observations(const app_args *args, calibrate_run *run, pi
 static pi0_status observe(void *user, size_t index, const pi0_model *model, pi0_session *session, pi0_error *err)
 {
     const calibrate_run *run = user;
+    app_stats_tick(run->report, model);
     pi0_session_reset(session, run->seed + index);
     if (run->files) {
         const pi0_status status = pi0_set_observation(session, run->files[index], run->preprocessed, err);
@@ -173,6 +177,7 @@ static pi0_status compute(app_context *app, calibrate_run *run, app_phase *phase
     run->how.actions_only = app_args_flag(args, "actions-only");
     run->how.observe = observe;
     run->how.user = run;
+    run->report = &app->report;
     return pi0_calibrate(args->positional[0], &run->settings.options, &run->how, &run->json, err);
 }
 

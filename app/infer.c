@@ -11,6 +11,7 @@
 #include "record.h"
 #include "result.h"
 #include "signals.h"
+#include "stats.h"
 #include "trace.h"
 
 static const app_option options[] = {
@@ -38,6 +39,7 @@ static const app_option options[] = {
      .kind = APP_FLAG,
      .help = "while opening, one inference of the largest size that is thrown away: with --repeat the first run then takes no longer than "
              "the others"},
+    APP_STATS_OPTION,
     {.name = NULL},
 };
 
@@ -105,7 +107,7 @@ static pi0_status same_bits(const infer_run *run, const app_result *again, size_
 }
 
 /* One inference from a fresh session, so that each run draws the same noise. */
-static pi0_status infer_once(const app_context *app, infer_run *run, size_t number, app_phase *phase, pi0_error *err)
+static pi0_status infer_once(app_context *app, infer_run *run, size_t number, app_phase *phase, pi0_error *err)
 {
     uint64_t seed = app_args_unsigned(&app->args, "seed", 0);
     bool raw = app_args_flag(&app->args, "raw") || run->observation.preprocessed;
@@ -134,6 +136,7 @@ static pi0_status infer_once(const app_context *app, infer_run *run, size_t numb
         status = same_bits(run, &result, number, err);
         app_result_release(&result);
     }
+    app_stats_tick(&app->report, run->policy.model);
     return status;
 }
 

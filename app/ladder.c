@@ -26,11 +26,18 @@ static app_rung *add_rung(app_ladder *ladder, app_rung rung, pi0_error *err)
     return &ladder->rungs[ladder->n++];
 }
 
+/* A pass that changes what the model computes is no optimisation of it. */
+static bool is_optimisation(size_t pass)
+{
+    return strcmp(pi0_pass_at(pass).exactness, "model") != 0;
+}
+
 /* Passes `first` up to before `end`, or to the last. */
 static void disable_passes(app_rung *rung, size_t first, size_t end)
 {
     for (size_t i = first; i < end && pi0_pass_at(i).name; i++)
-        app_text_add(&rung->disable, "%s%s", rung->disable.length ? "," : "", pi0_pass_at(i).name);
+        if (is_optimisation(i))
+            app_text_add(&rung->disable, "%s%s", rung->disable.length ? "," : "", pi0_pass_at(i).name);
 }
 
 static bool add_passes(app_ladder *ladder, app_rung rung, pi0_error *err)
@@ -38,6 +45,8 @@ static bool add_passes(app_ladder *ladder, app_rung rung, pi0_error *err)
     rung.kind = APP_RUNG_PASS;
     for (size_t i = 0; pi0_pass_at(i).name; i++) {
         const pi0_pass_info pass = pi0_pass_at(i);
+        if (!is_optimisation(i))
+            continue;
         rung.name = pass.name, rung.summary = pass.summary, rung.founding = pass.founding;
         rung.before = ladder->n - 1;
         app_rung *added = add_rung(ladder, rung, err);
@@ -72,6 +81,8 @@ static bool add_without(app_ladder *ladder, app_rung rung, pi0_error *err)
     rung.before = rung.top;
     for (size_t i = 0; pi0_pass_at(i).name; i++) {
         const pi0_pass_info pass = pi0_pass_at(i);
+        if (!is_optimisation(i))
+            continue;
         rung.name = pass.name, rung.summary = pass.summary, rung.founding = pass.founding;
         app_rung *added = add_rung(ladder, rung, err);
         if (!added)

@@ -11,7 +11,7 @@ static const struct {
     const char *name, *reason;
 } without_rung[] = {
     {"layout", "weights and pictures are brought into their kernels' order in every rung: there is no other path to switch to"},
-    {"window", "attention within a window changes what a trained model computes, and pi0 and pi0.5 have none"},
+    {"window", "attention within a window (--window) changes what a trained model computes, and pi0 and pi0.5 have none"},
 };
 
 enum { WITHOUT_RUNG = sizeof without_rung / sizeof *without_rung };

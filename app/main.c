@@ -6,6 +6,7 @@
 
 #include "app.h"
 #include "signals.h"
+#include "stats.h"
 
 /* Commands that have a name and a meaning, but no code yet. */
 static const app_command not_yet[] = {
@@ -114,7 +115,11 @@ static int run_command(app_context *app, int argc, char **argv)
     app->report.quiet = app_args_flag(&app->args, "quiet");
     app->json = app_args_flag(&app->args, "json");
     app_environment_warn(&app->report, app->command);
-    return app->command->run(app);
+    if (app_stats_open(app, &err) != PI0_OK)
+        return app_fail(&app->report, &err, APP_READING);
+    const int code = app->command->run(app);
+    app_stats_close(&app->report);
+    return code;
 }
 
 int main(int argc, char **argv)

@@ -47,6 +47,12 @@ const app_option app_model_options[] = {
      .help = "where worker threads stay: cores (one on each), or CPUs such as 2,3,8-11; default: where the system puts them"},
     {.name = "isa", .kind = APP_TEXT, .metavar = "NAME", .help = "highest instruction set to use"},
     {.name = "disable", .kind = APP_TEXT, .metavar = "PASS[,PASS]", .help = "optimisation passes to leave out"},
+    {.name = "window",
+     .kind = APP_INT,
+     .metavar = "N",
+     .max = 4096,
+     .help = "long horizons: an action attends, of the actions, to those less than N away only; changes a trained model's result; 0, the "
+             "default: to all"},
     {.name = "memory-limit",
      .kind = APP_SIZE,
      .metavar = "SIZE",
@@ -115,6 +121,7 @@ pi0_status app_model_settings_fill(app_context *app, app_model_settings *setting
     options->affinity = app_args_text(args, "affinity");
     options->isa = app_args_text(args, "isa");
     options->disable = app_args_text(args, "disable");
+    options->window = (int)app_args_int(args, "window", 0);
     options->memory_limit = app_args_unsigned(args, "memory-limit", 0);
     options->horizon = (int)app_args_int(args, "horizon", 0);
     options->log = app_report_log;

@@ -1,11 +1,13 @@
 #include "report.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "observation.h"
 #include "signals.h"
 
 pi0_status app_err(pi0_error *err, pi0_status status, const char *what, ...)
@@ -162,17 +164,53 @@ void app_report_log(void *user, pi0_log_level level, const char *text)
         app_note(report, "%s", text);
 }
 
+/* What runs count, others do in bytes (pi0.h). */
+static bool counts_runs(const char *stage)
+{
+    return strcmp(stage, "measuring") == 0 || strcmp(stage, "calibrating") == 0;
+}
+
+static void add_amounts(app_text *line, const char *stage, uint64_t done, uint64_t total, double elapsed_ms)
+{
+    app_text_add(line, " %3.0f%%, ", 100.0 * (double)done / (double)total);
+    if (counts_runs(stage)) {
+        app_text_add(line, "%llu of %llu", (unsigned long long)done, (unsigned long long)total);
+    } else {
+        app_text_size(line, (double)done);
+        app_text_add(line, " of ");
+        app_text_size(line, (double)total);
+    }
+    if (done > 0)
+        app_text_add(line, ", %.0f s left", ceil(elapsed_ms * 1e-3 * ((double)total / (double)done - 1)));
+}
+
+static void draw_progress(app_report *report, const char *stage, uint64_t done, uint64_t total)
+{
+    const double now = app_now_ms();
+    if (strcmp(report->stage, stage) != 0) {
+        snprintf(report->stage, sizeof report->stage, "%s", stage);
+        report->stage_ms = now;
+    }
+    app_text line = {0};
+    app_text_add(&line, "\r\033[Kpi0: %s", stage);
+    if (total)
+        add_amounts(&line, stage, done, total, now - report->stage_ms);
+    if (!line.failed)
+        fputs(line.data, stderr);
+    fflush(stderr);
+    app_text_release(&line);
+    report->line_open = true;
+    if (total && done >= total) {
+        end_progress_line(report);
+        *report->stage = '\0'; /* the next of this name is another */
+    }
+}
+
 int app_report_progress(void *user, const char *stage, uint64_t done, uint64_t total)
 {
     app_report *report = user;
-    if (report->terminal && !report->quiet) {
-        double part = total ? 100.0 * (double)done / (double)total : 0.0;
-        fprintf(stderr, "\r\033[Kpi0: %s %3.0f%%", stage ? stage : "", part);
-        fflush(stderr);
-        report->line_open = true;
-        if (total && done >= total)
-            end_progress_line(report);
-    }
+    if (report->terminal && !report->quiet)
+        draw_progress(report, stage, done, total);
     return app_stop_requested();
 }
 

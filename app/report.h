@@ -16,12 +16,17 @@ typedef enum app_phase {
     APP_WRITING    /* results */
 } app_phase;
 
+typedef struct app_stats app_stats; /* stats.h */
+
 typedef struct app_report {
     bool quiet;         /* errors only */
     bool terminal;      /* stderr is one: progress may be drawn */
     bool line_open;     /* a progress line is on the screen */
     bool stdout_closed; /* the program was started without a stdout */
     app_text said;      /* the library's warnings so far, one a line */
+    char stage[32];     /* of the progress, and when it began */
+    double stage_ms;
+    app_stats *stats; /* of --stats, or NULL */
 } app_report;
 
 /* Starts an error of the program's own in *err (emptied first) and returns status. */

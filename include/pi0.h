@@ -42,7 +42,7 @@ typedef enum pi0_status {
     PI0_ERR_DEVICE = -6,      /* the device, or its driver, is absent or refuses */
     PI0_ERR_UNSUPPORTED = -7, /* understood, and deliberately not done by this version */
     PI0_ERR_NONFINITE = -8,   /* a NaN or infinity in an input, a stage or an action */
-    PI0_ERR_CANCELLED = -9,   /* a progress callback asked to stop */
+    PI0_ERR_CANCELLED = -9,   /* a progress callback or pi0_opening_cancel asked to stop */
     PI0_ERR_INTERNAL = -10    /* a bug in this library */
 } pi0_status;
 
@@ -134,7 +134,8 @@ typedef enum pi0_log_level { PI0_LOG_INFO, PI0_LOG_WARNING } pi0_log_level;
 /* text: one line, no newline. May be called from the thread that calls the library only. */
 typedef void (*pi0_log_fn)(void *user, pi0_log_level level, const char *text);
 
-/* done/total in bytes or items; return non-zero to cancel (the call ends with PI0_ERR_CANCELLED and leaves nothing behind). */
+/* done/total in bytes, but in runs where the stage is "measuring" or "calibrating"; total 0: not known; return non-zero to cancel (the call
+ * ends with PI0_ERR_CANCELLED and leaves nothing behind). */
 typedef int (*pi0_progress_fn)(void *user, const char *stage, uint64_t done, uint64_t total);
 
 typedef struct pi0_options {
@@ -163,6 +164,8 @@ typedef struct pi0_options {
     uint64_t memory_limit; /* bytes; 0 = none. pi0_open fails with the numbers when the plan needs more */
     int max_batch;         /* lanes allocated, 1 .. 16; 0 = 1 */
     int horizon;           /* rows of the action chunk; 0 = the recipe's */
+    int window;            /* > 0: an action attends, of the actions, to those less than this away only (local-window,
+                            * docs/long-horizon.md): changes a trained model's result. 0, or the horizon and more: none */
     int stages;            /* 1: keep every stage of an inference for pi0_stage */
     int layer_errors;      /* 1: also do every product in int8 and compare, for pi0_layer_at; not with precision int8 */
     int warm;              /* 1: pi0_open runs one inference of the largest size, max_batch robots, and throws its actions away: the first
@@ -184,6 +187,26 @@ PI0_API void pi0_options_init(pi0_options *options);
 PI0_API pi0_status pi0_open(const char *path, const pi0_options *options, pi0_model **out, pi0_error *err);
 PI0_API void pi0_close(pi0_model **model); /* after its sessions; NULL is fine */
 
+/* pi0_open on a thread of the library's, while the caller does something else: decodes pictures, opens a pi0_prompter. */
+typedef struct pi0_opening pi0_opening;
+
+typedef struct pi0_open_state {
+    char stage[32];       /* "checkpoint", "tokenizer", "plan", "weights" */
+    uint64_t done, total; /* bytes of this stage; total 0: it has no such measure */
+    double elapsed_s;     /* since pi0_open_async */
+    double left_s;        /* of this stage, at its speed so far; -1: not known yet */
+    int finished;         /* 1: pi0_opening_wait will not wait */
+} pi0_open_state;
+
+/* path and all that options point at must stay until pi0_opening_wait returns; options->log and progress are called from that thread. */
+PI0_API pi0_status pi0_open_async(const char *path, const pi0_options *options, pi0_opening **out, pi0_error *err);
+PI0_API pi0_open_state pi0_opening_poll(pi0_opening *opening); /* at once, from any thread */
+/* Asks it to stop, from any thread. It does so before the next weight; from now on pi0_opening_wait gives PI0_ERR_CANCELLED, or an earlier
+ * error, and no model. */
+PI0_API void pi0_opening_cancel(pi0_opening *opening);
+/* Waits for its end, frees *opening in every case and returns as pi0_open does. out NULL: the model is closed again. */
+PI0_API pi0_status pi0_opening_wait(pi0_opening **opening, pi0_model **out, pi0_error *err);
+
 typedef struct pi0_info {
     const char *model;     /* "pi0" or "pi05" */
     const char *layout;    /* "openpi", "lerobot", "lerobot-0.3" */
@@ -192,6 +215,7 @@ typedef struct pi0_info {
                             * "int8:auto (w8a8, 12 of 250 products bf16)" */
     const char *isa;       /* kernel table in use */
     int horizon;           /* H: rows of a chunk */
+    int window;            /* in use; 0: every action attends to every other */
     int model_action_dim;  /* A: the network's action width (32) */
     int action_dim;        /* D: the robot's action width */
     int state_dim;         /* the robot's state width */
@@ -305,6 +329,85 @@ typedef struct pi0_session_memory {
 } pi0_session_memory;
 
 PI0_API pi0_session_memory pi0_model_sessions(const pi0_model *model);
+/* ------------------------------------------------------------------ a pipeline: prepare the next observation while one is computed */
+
+typedef struct pi0_pipeline pi0_pipeline;
+
+/* Gives `item` to a session with pi0_set_...: reads, decodes, describes; pictures are resized there and then. The prompt is tokenized and
+ * the state normalised right after it. On the pipeline's preparing thread, one item at a time; the session is as after
+ * pi0_session_reset. A failure is that observation's alone. */
+typedef pi0_status (*pi0_prepare_fn)(void *user, void *item, pi0_session *session, pi0_error *err);
+
+typedef struct pi0_pipeline_options {
+    pi0_prepare_fn prepare;
+    /* Called once for each item when the pipeline needs it no more: prepared, dropped or left over at close. On any of the threads that use
+     * the pipeline, or its own. NULL: nobody needs to know. */
+    void (*release)(void *user, void *item);
+    void *user;
+    uint64_t seed; /* observation k draws from noise stream (seed, k), as inference k of one session would */
+    int steps;     /* flow-matching steps; 0 = the recipe's */
+    int depth;     /* observations in the pipeline, from submit until their result is taken, 2 .. 16; 0 = 3 */
+    int latest;    /* 1: nothing waits. A newer observation replaces one that waits, a newer result one that was not taken; depth is not
+                      used. For control loops, which want the newest and never an old one */
+} pi0_pipeline_options;
+
+PI0_API void pi0_pipeline_options_init(pi0_pipeline_options *options);
+
+/* Starts two threads. The model must outlive the pipeline; others may use it at the same time, and wait for each other then. */
+PI0_API pi0_status pi0_pipeline_open(pi0_model *model, const pi0_pipeline_options *options, pi0_pipeline **out, pi0_error *err);
+
+/* Hands in an observation and returns its number, from 0. While `depth` are in the pipeline it waits for a result to be taken: a thread
+ * that does both submits no more than that before it takes one. */
+PI0_API uint64_t pi0_pipeline_submit(pi0_pipeline *pipeline, void *item);
+
+typedef struct pi0_pipeline_result {
+    uint64_t number;            /* of the observation */
+    const pi0_session *session; /* its actions, timing and stages, until the next pi0_pipeline_next; NULL: see there */
+    double latency_ms;          /* from submit to the result */
+} pi0_pipeline_result;
+
+/* Takes the next result: in the order of submission, or with `latest` the newest. Waits for at most timeout_s seconds, without end when
+ * that is negative. Returns PI0_OK with a session; PI0_OK without one when the time is over; or what observation out->number failed with.
+ * The pipeline goes on in each case. One thread takes results. */
+PI0_API pi0_status pi0_pipeline_next(pi0_pipeline *pipeline, double timeout_s, pi0_pipeline_result *out, pi0_error *err);
+
+/* Waits for the observation that is being prepared and the one that is being computed; what else is in the pipeline is given up. Not while
+ * another thread is inside a call of this pipeline. NULL is fine. */
+PI0_API void pi0_pipeline_close(pi0_pipeline **pipeline);
+
+/* ------------------------------------------------------------------ watching a model work */
+
+/* Counters since pi0_open. Rates and averages are differences of two readings. */
+typedef struct pi0_stats {
+    double elapsed_s;
+    double busy_s;       /* of elapsed_s, in which an inference ran; the model waited in the rest */
+    uint64_t inferences; /* observations that became actions */
+    uint64_t failures;   /* observations that did not: those of a failed batch, or of a pipeline's failed preparation */
+    pi0_timing sum_ms;   /* over these inferences, as each observation saw it: in a batch all of them the whole batch's stages */
+    pi0_timing last_ms;
+    int queue, queue_limit; /* observations that this model's pipelines hold, submitted and not yet taken; how many they may */
+    uint64_t dropped;       /* by pipelines that keep the latest */
+    pi0_memory memory;
+    double process_cpu_s;      /* processor time of this process, of all its threads */
+    uint64_t process_resident; /* bytes in memory now; 0 where the system does not tell */
+} pi0_stats;
+
+PI0_API pi0_stats pi0_model_stats(const pi0_model *model); /* from any thread, also while an inference runs */
+
+/* GPUs, as NVIDIA's management library (libnvidia-ml.so.1, part of the driver) sees them: all processes together. */
+typedef struct pi0_gpus pi0_gpus;
+
+typedef struct pi0_gpu {
+    char name[96];
+    double utilisation; /* 0 .. 1; -1: not told */
+    uint64_t memory_used, memory_total;
+    double temperature_c, power_w; /* -1: not told */
+} pi0_gpu;
+
+/* Loads the library. PI0_ERR_DEVICE where there is none, as on most machines without such a GPU. */
+PI0_API pi0_status pi0_gpus_open(pi0_gpus **out, pi0_error *err);
+PI0_API size_t pi0_gpus_read(pi0_gpus *gpus, pi0_gpu *out, size_t cap); /* fills at most cap; returns how many there are */
+PI0_API void pi0_gpus_close(pi0_gpus **gpus);
 
 /* ------------------------------------------------------------------ int8, product by product */
 
@@ -349,7 +452,8 @@ PI0_API uint64_t pi0_allocation_count(void);
 
 typedef struct pi0_pass_info {
     const char *name;      /* as pi0_options.disable takes it */
-    const char *exactness; /* "bit": changes no bit of a result, "order": the order of sums, "rounding": roundings (docs/numerics.md) */
+    const char *exactness; /* "bit": changes no bit of a result, "order": the order of sums, "rounding": roundings (docs/numerics.md);
+                            * "model": what the model computes, and only where an option of its own asks for it */
     const char *summary;
     const char *founding; /* what it carries over from the work that this project grew from (docs/bench.md), or NULL */
 } pi0_pass_info;

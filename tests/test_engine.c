@@ -6,71 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
-#include "golden_cases.h"
-#include "support.h"
+#include "engine_fixture.h"
 
-static const pi0_golden_case pi0_case = {"openpi_pi0_droid", "openpi_pi0_Q", "pi0_droid", 10, {NULL}}; /* H = 10, two of three cameras */
-static const pi0_golden_case pi05_case = {"openpi_pi05_libero", "openpi_pi05_Q", "pi05_libero", 10, {NULL}}; /* H = 10 */
-enum { H = 10, A = 32, S = 224 };
-
-/* ------------------------------------------------------------------ observations */
-
-static uint64_t stir(uint64_t seed, uint64_t i)
-{
-    uint64_t z = (seed + 1) * 0x9E3779B97F4A7C15u + i * 0xBF58476D1CE4E5B9u;
-    z ^= z >> 31;
-    z *= 0x94D049BB133111EBu;
-    return z ^ z >> 29;
-}
-
-/* In [-1, 1). */
-static float stirred(uint64_t seed, uint64_t i)
-{
-    return (float)(stir(seed, i) >> 40) * (1.0f / 8388608.0f) - 1.0f;
-}
-
-static void set_array(pi0_session *session, const char *name, pi0_dtype dtype, const void *data, size_t bytes, int rank,
-                      const int64_t *shape)
-{
-    pi0_error err = {0};
-    pi0_array array = {.name = name, .dtype = dtype, .rank = rank, .data = data, .bytes = bytes};
-    memcpy(array.shape, shape, (size_t)rank * sizeof *shape);
-    PI0_ASSERT_OK(pi0_set_input(session, &array, &err), &err);
-}
-
-static void set_picture(pi0_session *session, const char *slot, uint64_t seed)
-{
-    char name[64];
-    float *pixels = malloc(S * S * 3 * sizeof *pixels);
-    assert_non_null(pixels);
-    for (uint64_t i = 0; i < S * S * 3; i++)
-        pixels[i] = stirred(seed, i / 48);
-    snprintf(name, sizeof name, "image.%s", slot);
-    set_array(session, name, PI0_F32, pixels, S * S * 3 * sizeof *pixels, 3, (int64_t[]){S, S, 3});
-    free(pixels);
-}
-
-/* A whole preprocessed observation. cameras: bit 0 base, 1 left wrist, 2 right wrist. */
-static void observe(pi0_session *session, uint64_t seed, int n_tokens, int cameras)
-{
-    static const char *const slots[] = {"base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb"};
-    int64_t tokens[64];
-    float values[A], noise[H * A];
-    pi0_session_reset(session, seed);
-    for (int slot = 0; slot < 3; slot++)
-        if (cameras >> slot & 1)
-            set_picture(session, slots[slot], seed * 3 + (uint64_t)slot);
-    for (int i = 0; i < n_tokens; i++)
-        tokens[i] = i ? (int64_t)(stir(seed + 7, (uint64_t)i) % 200000) : 2;
-    for (int i = 0; i < A; i++)
-        values[i] = stirred(seed + 8, (uint64_t)i);
-    for (int i = 0; i < H * A; i++)
-        noise[i] = stirred(seed + 9, (uint64_t)i);
-    set_array(session, "tokens", PI0_I64, tokens, (size_t)n_tokens * sizeof *tokens, 1, (int64_t[]){n_tokens});
-    set_array(session, "state", PI0_F32, values, sizeof values, 1, (int64_t[]){A});
-    set_array(session, "noise", PI0_F32, noise, sizeof noise, 2, (int64_t[]){H, A});
-}
+enum { H = 10 };
 
 typedef struct chunk {
     float x[H * A];
@@ -93,14 +31,6 @@ static chunk infer(pi0_session *session, int steps)
     pi0_error err = {0};
     PI0_ASSERT_OK(pi0_infer(&session, 1, steps, &err), &err);
     return result(session);
-}
-
-static pi0_session *open_session(pi0_model *model)
-{
-    pi0_error err = {0};
-    pi0_session *session;
-    PI0_ASSERT_OK(pi0_session_open(model, 0, &session, &err), &err);
-    return session;
 }
 
 static void assert_same_bits(const chunk *a, const chunk *b)
@@ -204,39 +134,65 @@ static void G1_noise_is_a_stream_of_seed_and_inference(void **state)
 /* ------------------------------------------------------------------ lanes */
 
 static int lanes_wanted;
+static const char *lanes_precision, *lanes_disable;
 static void with_lanes(pi0_options *options)
 {
     options->max_batch = lanes_wanted;
+    options->precision = lanes_precision;
+    options->disable = lanes_disable;
     options->stages = 0;
+}
+
+/* Five sessions with prompts, cameras and masks of their own: more than the lanes, so in turns. */
+static void infer_five(const pi0_golden_case *c, chunk out[5])
+{
+    static const int tokens[] = {3, 9, 17, 48, 1}, cameras[] = {1, 3, 7, 5, 2};
+    pi0_model *model = pi0_test_golden_open(c, with_lanes);
+    pi0_session *sessions[5];
+    pi0_error err = {0};
+    for (int i = 0; i < 5; i++) {
+        sessions[i] = open_session(model);
+        observe(sessions[i], (uint64_t)i + 10, tokens[i], cameras[i]);
+    }
+    PI0_ASSERT_OK(pi0_infer(sessions, 5, 3, &err), &err);
+    for (int i = 0; i < 5; i++) {
+        out[i] = result(sessions[i]);
+        pi0_session_close(&sessions[i]);
+    }
+    pi0_close(&model);
+}
+
+static void expect_batch_is_singles(int first_lanes, int last_lanes)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        chunk single[5], batched[5];
+        lanes_wanted = 1;
+        infer_five(kind ? &pi05_case : &pi0_case, single);
+        for (lanes_wanted = first_lanes; lanes_wanted <= last_lanes; lanes_wanted++) {
+            infer_five(kind ? &pi05_case : &pi0_case, batched);
+            for (int i = 0; i < 5; i++)
+                assert_same_bits(&single[i], &batched[i]);
+        }
+    }
 }
 
 static void G5_F7_batch_is_singles_bit_for_bit(void **state)
 {
     (void)state;
-    static const int tokens[] = {3, 9, 17, 48, 1}, cameras[] = {1, 3, 7, 5, 2};
-    for (int model_kind = 0; model_kind < 2; model_kind++) {
-        const pi0_golden_case *c = model_kind ? &pi05_case : &pi0_case;
-        chunk single[5];
-        for (lanes_wanted = 1; lanes_wanted <= 4; lanes_wanted++) { /* five sessions: more than the lanes, in turns */
-            pi0_model *model = pi0_test_golden_open(c, with_lanes);
-            pi0_session *sessions[5];
-            pi0_error err = {0};
-            for (int i = 0; i < 5; i++) {
-                sessions[i] = open_session(model);
-                observe(sessions[i], (uint64_t)i + 10, tokens[i], cameras[i]);
-            }
-            PI0_ASSERT_OK(pi0_infer(sessions, 5, 3, &err), &err);
-            for (int i = 0; i < 5; i++) {
-                const chunk got = result(sessions[i]);
-                if (lanes_wanted == 1)
-                    single[i] = got;
-                else
-                    assert_same_bits(&single[i], &got);
-                pi0_session_close(&sessions[i]);
-            }
-            pi0_close(&model);
+    lanes_precision = lanes_disable = NULL;
+    expect_batch_is_singles(2, 4);
+}
+
+static void G5_F7_batch_is_singles_in_every_precision_and_with_masks(void **state)
+{
+    (void)state;
+    static const char *const precisions[] = {"f32", "bf16", "int8"}, *const masks[] = {NULL, "drop-masked", "drop-masked,flash-attention"};
+    for (int i = 0; i < 3; i++)
+        for (int mask = i == 0; mask < 3; mask++) { /* f32 without a mask is the test above */
+            lanes_precision = precisions[i];
+            lanes_disable = masks[mask];
+            expect_batch_is_singles(3, 3);
         }
-    }
 }
 
 /* ------------------------------------------------------------------ passes */
@@ -763,6 +719,7 @@ int main(void)
         cmocka_unit_test(G5_F7_batch_is_singles_bit_for_bit),
     };
     const struct CMUnitTest others[] = {
+        cmocka_unit_test(G5_F7_batch_is_singles_in_every_precision_and_with_masks),
         cmocka_unit_test(G1_noise_is_a_stream_of_seed_and_inference),
         cmocka_unit_test(bit_passes_change_no_bit),
         cmocka_unit_test(order_passes_change_rounding_only),

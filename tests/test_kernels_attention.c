@@ -66,7 +66,8 @@ static const float *key_of(const pi0_attention *a, int r, int j, const float *fi
     if (j < a->keys)
         return a->mask == NULL || a->mask[j] ? first + (size_t)j * a->ldkv : NULL;
     j -= a->keys;
-    return r < a->alone && j >= a->alone ? NULL : second + (size_t)j * a->ldkv2;
+    const bool far = a->window > 0 && j >= a->always && abs(r + a->diagonal - j) >= a->window;
+    return far || (r < a->alone && j >= a->alone) ? NULL : second + (size_t)j * a->ldkv2;
 }
 
 /* One head of one row in double; the bound follows from the error of the scores, of the weights and of the sums over keys. */
@@ -286,6 +287,67 @@ static void attention_row_bits_do_not_depend_on_batch_or_split(void **state)
     }
 }
 
+/* Windows of every size around the blocks of keys, with and without a state's key before the actions' own. */
+static void attention_within_a_window_matches_double(void **state)
+{
+    (void)state;
+    static const int windows[] = {1, 2, 31, 127, 128, 129, 298, 299, 5000};
+    for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++)
+        for (int keys_before = 0; keys_before < 2; keys_before++)
+            EACH_WAY(k, way)
+            {
+                problem p = problem_new(300, 20, 300 + keys_before, 2, 1, 16, i % 2, i % 3 == 0 ? 1 : 0);
+                p.a.window = windows[i], p.a.always = i % 3 == 0 ? 1 : keys_before, p.a.diagonal = keys_before;
+                for (int h = 0; h < 2; h++)
+                    ways[way](k, &p.a, h, 0, 300);
+                check_output(k, &p, way);
+                problem_free(&p);
+            }
+}
+
+/* What makes the cost linear: blocks of keys that no row of a call sees are not even read. */
+static void attention_within_a_window_reads_near_keys_only(void **state)
+{
+    (void)state;
+    enum { ROWS = 2000, WINDOW = 10, FIRST = 1000, LAST = 1008 };
+    for (int way = 0; way < WAYS; way += BF16_WAY)
+        EACH_ISA_WITH(k, attention[way == BF16_WAY ? PI0_GEMM_BF16 : PI0_GEMM_F32])
+        {
+            problem p = problem_new(ROWS, 5, ROWS, 1, 1, 16, false, 0);
+            p.a.window = WINDOW;
+            for (int j = 0; j < ROWS; j++)
+                for (int c = 0; c < 16 && (j < FIRST - 256 || j > LAST + 256); c++)
+                    *cell(&p.k2, j, c) = *cell(&p.v2, j, c) = NAN;
+            ways[way](k, &p.a, 0, FIRST, LAST);
+            for (int r = FIRST; r < LAST; r++)
+                for (int c = 0; c < 16; c++)
+                    assert_true(isfinite(*cell(&p.out, r, c)));
+            problem_free(&p);
+        }
+}
+
+/* A window that covers everything is none, and how rows are shared out changes no bit. */
+static void attention_within_a_window_keeps_the_bits_of_rows(void **state)
+{
+    (void)state;
+    enum { ROWS = 300 };
+    EACH_WAY(k, way)
+    for (int window = 40; window <= ROWS; window += ROWS - 40) {
+        problem p = problem_new(ROWS, 30, ROWS, 1, 1, 16, true, 0);
+        guarded other = guarded_new(ROWS, 16);
+        pi0_attention a = p.a;
+        a.out = other.at, a.ldo = other.ld;
+        p.a.window = window;
+        a.window = window < ROWS ? window : 0;
+        ways[way](k, &p.a, 0, 0, ROWS);
+        for (int r = 0; r < ROWS; r += 7)
+            ways[way](k, &a, 0, r, pi0_min_int(ROWS, r + 7));
+        same_bits(&p.out, &other);
+        guarded_free(&other);
+        problem_free(&p);
+    }
+}
+
 /* Scores far apart: the running maximum moves by hundreds from block to block. */
 static void attention_survives_large_scores(void **state)
 {
@@ -350,6 +412,9 @@ int main(void)
         cmocka_unit_test(B14_rows_without_any_key_give_zeros),
         cmocka_unit_test(attention_alone_row_copies_its_own_value),
         cmocka_unit_test(attention_row_bits_do_not_depend_on_batch_or_split),
+        cmocka_unit_test(attention_within_a_window_matches_double),
+        cmocka_unit_test(attention_within_a_window_reads_near_keys_only),
+        cmocka_unit_test(attention_within_a_window_keeps_the_bits_of_rows),
         cmocka_unit_test(attention_survives_large_scores),
         cmocka_unit_test(softmax_matches_double),
     };

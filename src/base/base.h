@@ -161,11 +161,13 @@ pi0_status pi0_writer_skip(pi0_writer *writer, uint64_t bytes, pi0_error *err); 
 pi0_status pi0_writer_commit(pi0_writer *writer, pi0_error *err);               /* flush, fsync, rename; aborts on failure */
 void pi0_writer_abort(pi0_writer *writer);
 
+uint64_t pi0_resident(void);      /* bytes that this process has in memory now, of its own and of files; 0 where unknown */
 uint64_t pi0_peak_resident(void); /* bytes: the most memory that this process has had, of its own and of files; 0 where unknown */
 
 /* ------------------------------------------------------------------ clock */
 
 uint64_t pi0_now_ns(void); /* monotonic */
+uint64_t pi0_cpu_ns(void); /* processor time of this process so far, of all its threads */
 
 /* ------------------------------------------------------------------ rounding: one routine per format, to nearest even, NaN kept */
 

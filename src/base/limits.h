@@ -29,5 +29,6 @@
 #define PI0_MAX_BATCH 16           /* lanes */
 #define PI0_MAX_PROMPT_BYTES 65536 /* instruction text */
 #define PI0_MAX_THREADS 256
+#define PI0_MAX_DEPTH 16 /* observations in a pipeline: each has a session with its pictures */
 
 #endif

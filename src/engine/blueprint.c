@@ -84,6 +84,13 @@ static pi0_status choose_sizes(const pi0_checkpoint *checkpoint, const pi0_recip
         pi0_err_got(err, "%d", out->horizon);
         return status;
     }
+    if (options->window < 0 || options->window > PI0_MAX_HORIZON) {
+        pi0_status status = pi0_fail(err, PI0_ERR_ARGUMENT, "the window is out of range");
+        pi0_err_where(err, "--window");
+        pi0_err_expected(err, "1 .. %d actions; 0, or one as long as the chunk: no window", PI0_MAX_HORIZON);
+        pi0_err_got(err, "%d", options->window);
+        return status;
+    }
     if (out->lanes < 1 || out->lanes > PI0_MAX_BATCH)
         return pi0_fail(err, PI0_ERR_ARGUMENT, "max_batch must lie in 1 .. %d, got %d", PI0_MAX_BATCH, options->max_batch);
     if (facts->state_dim > arch->action_dim || facts->action_dim > arch->action_dim) {
@@ -93,6 +100,18 @@ static pi0_status choose_sizes(const pi0_checkpoint *checkpoint, const pi0_recip
         return status;
     }
     return PI0_OK;
+}
+
+/* 0 when every action sees every other. Loud, for the weights were trained without one. */
+static int choose_window(int horizon, const pi0_options *options, const pi0_log *log)
+{
+    if (options->window == 0 || options->window >= horizon || !pi0_pass_enabled(options->disable, "local-window"))
+        return 0;
+    pi0_log_warning(log,
+                    "local-window: each of %d actions attends to those less than %d away only; this changes the actions of a model that "
+                    "was not trained so",
+                    horizon, options->window);
+    return options->window;
 }
 
 static pi0_status prepare_plan(pi0_plan *plan, const pi0_precision_policy *policy, const char *disable, const pi0_device_api *api,
@@ -146,6 +165,7 @@ pi0_status pi0_blueprint_make(const pi0_site *site, pi0_blueprint *out, pi0_erro
     PI0_TRY_GOTO(choose_sizes(checkpoint, facts, options, &out->sizes, err));
     out->sizes.state_kv = !out->arch.pi05 && pi0_pass_enabled(options->disable, "state-kv");
     out->sizes.time_fold = pi0_pass_enabled(options->disable, "time-fold");
+    out->sizes.window = choose_window(out->sizes.horizon, options, &log);
     out->sizes.times = pi0_max_int(1, pi0_min_int(facts->steps, PI0_MAX_STEPS));
     PI0_TRY_GOTO(pi0_policy_emit(&out->arch, &out->sizes, facts->min_period, facts->max_period, &out->plans, &out->io, err));
     const pi0_precision_policy policy = {.matrices = out->precision,

@@ -59,13 +59,14 @@ static json_t *plans_json(const pi0_blueprint *b, bool *failed)
     return object;
 }
 
-static json_t *passes_json(const char *disabled, bool *failed)
+static json_t *passes_json(const char *disabled, int window, bool *failed)
 {
     json_t *list = json_array();
     for (const pi0_pass *pass = pi0_passes; pass->name; pass++)
-        *failed |= json_array_append_new(list, json_pack("{s:s,s:b,s:s,s:s}", "name", pass->name, "on",
-                                                         (int)pi0_pass_enabled(disabled, pass->name), "class",
-                                                         pi0_pass_class_name(pass->class), "does", pass->summary)) != 0;
+        *failed |= json_array_append_new(
+                       list, json_pack("{s:s,s:b,s:s,s:s}", "name", pass->name, "on",
+                                       (int)pi0_pass_enabled(disabled, pass->name) && (pass->class != PI0_PASS_MODEL || window > 0),
+                                       "class", pi0_pass_class_name(pass->class), "does", pass->summary)) != 0;
     return list;
 }
 
@@ -255,7 +256,7 @@ pi0_status pi0_inspect(const char *path, const pi0_options *options, char **json
     if (!failed) {
         pi0_json_put(out, "parameters", json_integer((json_int_t)pi0_arch_parameters(&i.checkpoint->arch, false)), &failed);
         pi0_json_put(out, "parameters_needed", json_integer((json_int_t)pi0_arch_parameters(&i.checkpoint->arch, true)), &failed);
-        pi0_json_put(out, "passes", passes_json(options->disable, &failed), &failed);
+        pi0_json_put(out, "passes", passes_json(options->disable, options->window, &failed), &failed);
         if (i.recipe) {
             merge_recipe(&i, out, &failed);
             describe_tokenizer(&i, options, out, &failed);

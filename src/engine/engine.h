@@ -32,6 +32,26 @@ typedef struct pi0_param_arrays {
     float time[PI0_MAX_STEPS]; /* of each step */
 } pi0_param_arrays;
 
+/* stats.c */
+typedef struct pi0_counters {
+    pthread_mutex_t lock;                       /* held for nanoseconds: an inference never waits for who watches it */
+    uint64_t opened_ns, busy_ns, busy_since_ns; /* busy_since_ns 0: no inference runs */
+    uint64_t inferences, failures, dropped;
+    pi0_timing sum, last;
+    int queue, queue_limit;
+} pi0_counters;
+
+typedef struct pi0_queue_change {
+    int waiting, limit; /* more or fewer */
+    unsigned dropped, failed;
+} pi0_queue_change;
+
+pi0_status pi0_counters_open(pi0_counters **out, pi0_error *err);
+void pi0_counters_close(pi0_counters **counters);
+void pi0_count_start(pi0_counters *counters); /* of a batch; one at a time */
+void pi0_count_end(pi0_counters *counters, pi0_session *const *sessions, size_t n, pi0_status status);
+void pi0_count_queue(pi0_counters *counters, pi0_queue_change change);
+
 struct pi0_model {
     pi0_checkpoint *checkpoint;
     pi0_recipe *recipe;
@@ -70,6 +90,7 @@ struct pi0_model {
     pi0_tracer *tracer, *tracing; /* what was recorded; the same while more is, else NULL */
     pthread_mutex_t lock;         /* one inference at a time: K/V cache and workspace are the model's */
     bool lock_ready;
+    pi0_counters *counters;
 };
 
 typedef struct pi0_stage_record {
@@ -99,6 +120,7 @@ struct pi0_session {
     float *raw;                   /* [H,A] */
     double *actions;              /* [H,D] */
     double preprocess_ms;         /* pictures, since the last inference */
+    bool prepared;                /* by a pipeline: the next inference need not */
     pi0_timing timing;
     pi0_scratch scratch;
     pi0_prompt_room prompt_room;
@@ -108,6 +130,8 @@ struct pi0_session {
 };
 
 /* open.c */
+/* PI0_ERR_CANCELLED when the caller's progress function asks for it. */
+pi0_status pi0_open_progress(const pi0_model *model, const char *stage, uint64_t done, uint64_t total, pi0_error *err);
 pi0_status pi0_open_tokenizer(const pi0_checkpoint *checkpoint, const pi0_recipe_facts *facts, const pi0_options *options,
                               pi0_tokenizer **out, pi0_error *err); /* that fits the model's table */
 pi0_status pi0_find_device(const char *name, const pi0_device_api **out, pi0_error *err);
@@ -224,8 +248,11 @@ double pi0_product_error_cosine(const pi0_product_error *error);
 /* "prefix.3.mlp.gate_proj+up_proj" of an op of a program; "" where it is no product of the list. */
 const char *pi0_product_name(const pi0_model *model, const pi0_program *program, const pi0_op *op);
 
-/* pages.c: brings what the device reads where the file is mapped into memory, on the device's number of threads. After all imports. */
-pi0_status pi0_take_pages(pi0_model *model, pi0_error *err);
+/* pages.c: brings what the device reads where the file is mapped into memory, on the device's number of threads. After all imports.
+ * *done, total: bytes for the progress. */
+pi0_status pi0_take_pages(pi0_model *model, uint64_t *done, uint64_t total, pi0_error *err);
+bool pi0_is_mapped(const pi0_weight *as, const pi0_device_weight *weight); /* read there, but for tables, of which some rows are */
+uint64_t pi0_host_bytes(const pi0_host_weight *weight);
 
 /* warm.c: once the model is whole (pi0_options.warm) */
 pi0_status pi0_warm(pi0_model *model, pi0_error *err);

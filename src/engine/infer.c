@@ -388,7 +388,8 @@ static pi0_status run_batch(batch *b, pi0_error *err)
     const uint64_t start = pi0_now_ns();
     pi0_timing run = {0};
     for (int lane = 0; lane < b->lanes; lane++)
-        PI0_TRY(pi0_prepare_inputs(b->sessions[lane], err));
+        if (!b->sessions[lane]->prepared)
+            PI0_TRY(pi0_prepare_inputs(b->sessions[lane], err));
     PI0_TRY(run_context(b, &run, err));
     const uint64_t denoise_start = pi0_now_ns();
     const int64_t span = pi0_span_begin(model->tracing, "denoise", -1);
@@ -438,7 +439,9 @@ pi0_status pi0_infer(pi0_session *const *sessions, size_t n, int steps, pi0_erro
                    .lanes = (int)(n - done < (size_t)model->sizes.lanes ? n - done : (size_t)model->sizes.lanes),
                    .steps = steps ? steps : model->facts.steps};
         const int64_t span = pi0_span_begin(model->tracing, "inference", -1);
+        pi0_count_start(model->counters);
         status = run_batch(&b, err);
+        pi0_count_end(model->counters, b.sessions, (size_t)b.lanes, status);
         pi0_span_end(model->tracing, span);
         done += (size_t)b.lanes;
     }

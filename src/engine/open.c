@@ -127,6 +127,7 @@ void pi0_close(pi0_model **handle)
     pi0_checkpoint_close(&model->checkpoint);
     if (model->lock_ready)
         pthread_mutex_destroy(&model->lock);
+    pi0_counters_close(&model->counters);
     pi0_free(model);
     *handle = NULL;
 }
@@ -232,6 +233,16 @@ pi0_status pi0_import_weight(const pi0_checkpoint *checkpoint, const pi0_device_
     return status;
 }
 
+pi0_status pi0_open_progress(const pi0_model *model, const char *stage, uint64_t done, uint64_t total, pi0_error *err)
+{
+    if (!model->progress || !model->progress(model->progress_user, stage, done, total))
+        return PI0_OK;
+    pi0_status status = pi0_fail(err, PI0_ERR_CANCELLED, "opening the model was cancelled");
+    pi0_err_where(err, "%s: %s", model->checkpoint ? model->checkpoint->path : "before its files were read", stage);
+    return status;
+}
+
+/* What stays mapped counts when its pages are taken in. */
 static pi0_status import_weights(pi0_model *model, pi0_program *program, uint64_t *done, uint64_t total, pi0_error *err)
 {
     const pi0_plan *plan = program->plan;
@@ -241,8 +252,7 @@ static pi0_status import_weights(pi0_model *model, pi0_program *program, uint64_
         return pi0_fail_memory(err, n * sizeof *program->weights, "the list of weights");
     for (int i = 0; i < plan->n_weights; i++) {
         pi0_device_weight *weight = &program->weights[i];
-        if (model->progress && model->progress(model->progress_user, "weights", *done, total))
-            return pi0_fail(err, PI0_ERR_CANCELLED, "loading was cancelled");
+        PI0_TRY(pi0_open_progress(model, "weights", *done, total, err));
         if (plan->weights[i].rows == 0)
             continue;
         if (plan->weights[i].shared) {
@@ -250,8 +260,8 @@ static pi0_status import_weights(pi0_model *model, pi0_program *program, uint64_
             continue;
         }
         PI0_TRY(pi0_import_weight(model->checkpoint, model->api, model->device, &plan->weights[i], weight, err));
-        *done += weight->buffer.bytes ? weight->buffer.bytes
-                                      : (uint64_t)(plan->weights[i].rows * plan->weights[i].cols) * pi0_dtype_size(weight->host.dtype);
+        if (!pi0_is_mapped(&plan->weights[i], weight))
+            *done += weight->buffer.bytes ? weight->buffer.bytes : pi0_host_bytes(&weight->host);
     }
     return PI0_OK;
 }
@@ -308,6 +318,7 @@ static void fill_info(pi0_model *model)
                              .precision = model->precision_text,
                              .isa = device.detail,
                              .horizon = model->sizes.horizon,
+                             .window = model->sizes.window,
                              .model_action_dim = model->arch.action_dim,
                              .action_dim = model->facts.action_dim,
                              .state_dim = model->facts.state_dim,
@@ -357,15 +368,18 @@ static void warn_of_packing(const pi0_model *model, const pi0_options *options, 
 static pi0_status load(pi0_model *model, const char *path, const pi0_options *options, pi0_error *err)
 {
     PI0_TRY(pi0_find_device(options->device, &model->api, err));
+    PI0_TRY(pi0_open_progress(model, "checkpoint", 0, 0, err));
     PI0_TRY(pi0_checkpoint_open(path, options, &model->log, &model->checkpoint, err));
     model->arch = model->checkpoint->arch;
     PI0_TRY(load_recipe(model, options, err));
+    PI0_TRY(pi0_open_progress(model, "tokenizer", 0, 0, err));
     if (!options->preprocessed)
         PI0_TRY(pi0_open_tokenizer(model->checkpoint, &model->facts, options, &model->tokenizer, err));
     const pi0_device_options device_options = {
         .threads = options->threads, .affinity = options->affinity, .isa = options->isa, .log = &model->log};
     PI0_TRY(model->api->open(&device_options, &model->device, err));
 
+    PI0_TRY(pi0_open_progress(model, "plan", 0, 0, err));
     pi0_blueprint blueprint;
     const pi0_site site = {.checkpoint = model->checkpoint,
                            .facts = &model->facts,
@@ -393,8 +407,8 @@ static pi0_status load(pi0_model *model, const char *path, const pi0_options *op
     if (model->schedule.plan)
         PI0_TRY(import_weights(model, &model->schedule, &done, total, err));
     PI0_TRY(import_weights(model, &model->denoise, &done, total, err));
-    if (model->checkpoint->packed)
-        PI0_TRY(pi0_take_pages(model, err));
+    PI0_TRY(pi0_take_pages(model, &done, total, err));
+    PI0_TRY(pi0_open_progress(model, "weights", total, total, err));
     PI0_TRY(bind_tensors(model, err));
     PI0_TRY(compile_program(model, &model->context, err));
     if (model->schedule.plan)
@@ -427,8 +441,12 @@ pi0_status pi0_open(const char *path, const pi0_options *options, pi0_model **ou
         model->lock_ready = true;
     if (status == PI0_OK)
         status = load(model, path, options, err);
+    if (status == PI0_OK)
+        status = pi0_counters_open(&model->counters, err);
     if (status != PI0_OK)
         pi0_close(&model);
+    else
+        model->progress = NULL; /* of the opening alone: what it tells may be gone by now */
     *out = model;
     return status;
 }

@@ -113,6 +113,7 @@ void pi0_session_close(pi0_session **handle)
 static void clear_observation(pi0_session *session)
 {
     memset(session->has_image, 0, sizeof session->has_image);
+    session->prepared = false;
     session->has_state = session->has_noise = session->preprocessed = session->has_tokens = session->has_model_state = false;
     session->preprocess_ms = 0;
     pi0_free(session->prompt);

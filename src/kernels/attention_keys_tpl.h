@@ -16,7 +16,8 @@ typedef struct att_run {
     size_t ld;
     const uint8_t *mask; /* or NULL */
     int keys;
-    int alone; /* rows before this one see only as many keys */
+    int alone;                    /* rows before this one see only as many keys */
+    int window, always, diagonal; /* as the problem has them; window 0: no row is kept from any key */
 } att_run;
 
 static inline att_run att_run_of(const pi0_attention *a, int head, int which)
@@ -29,6 +30,9 @@ static inline att_run att_run_of(const pi0_attention *a, int head, int which)
     run.keys = k == NULL && v == NULL ? 0 : which ? a->keys2 : a->keys;
     run.mask = which ? NULL : a->mask;
     run.alone = which ? a->alone : 0;
+    run.window = which ? a->window : 0;
+    run.always = a->always;
+    run.diagonal = a->diagonal;
     return run;
 }
 
@@ -37,15 +41,29 @@ static inline bool att_attends(const att_run *run, int key)
     return run->mask == NULL || run->mask[key] != 0;
 }
 
-static inline bool att_attends_any(const att_run *run, int j0, int keys)
+/* Whether any row of first .. last may attend to any of these keys. */
+static inline bool att_attends_any(const att_run *run, int j0, int keys, int first, int last)
 {
+    if (run->window > 0 && j0 >= run->always &&
+        (j0 >= last + run->diagonal + run->window || j0 + keys <= first + run->diagonal - run->window + 1))
+        return false;
     for (int j = 0; j < keys; j++)
         if (att_attends(run, j0 + j))
             return true;
     return false;
 }
 
-/* -inf as the score of each key that a row may not attend to. row: of the queries, for the run's own rule. */
+/* -inf as the score of each key outside a row's window. */
+static inline void att_hide_far(const att_run *run, int row, int j0, int keys, float *s)
+{
+    const int own = row + run->diagonal - j0, first = pi0_max_int(0, run->always - j0);
+    for (int j = first; j < pi0_min_int(keys, own - run->window + 1); j++)
+        s[j] = -INFINITY;
+    for (int j = pi0_max_int(first, own + run->window); j < keys; j++)
+        s[j] = -INFINITY;
+}
+
+/* -inf as the score of each key that a row may not attend to. row: of the queries, for the run's own rules. */
 static inline void att_hide(const att_run *run, int row, int j0, int keys, float *s)
 {
     const int seen = row < run->alone ? pi0_max_int(0, pi0_min_int(keys, run->alone - j0)) : keys;
@@ -55,6 +73,8 @@ static inline void att_hide(const att_run *run, int row, int j0, int keys, float
         for (int j = 0; j < seen; j++)
             if (!att_attends(run, j0 + j))
                 s[j] = -INFINITY;
+    if (run->window > 0)
+        att_hide_far(run, row, j0, keys, s);
 }
 
 /* y[rows][cols] = tile, or += */

@@ -128,7 +128,7 @@ static inline void att_weights(att_rows *rows, const att_run *run, int j0, int k
         const int i0 = pi0_tile_at(rows->count, tiles, t), some = pi0_tile_at(rows->count, tiles, t + 1) - i0;
         for (int i = 0; i < some; i++) {
             float *row = s + (i0 + i) * ATT_KEYS;
-            const bool all = run->mask == NULL && att_query(rows, i0 + i) >= run->alone;
+            const bool all = run->mask == NULL && run->window == 0 && att_query(rows, i0 + i) >= run->alone;
             if (!all)
                 att_hide(run, att_query(rows, i0 + i), j0, keys, row);
             float *panel = p_panels + (size_t)i0 * tile_line_words(att_words(keys));
@@ -204,7 +204,7 @@ static void attention(const pi0_attention *a, int kv_head, int r0, int r1, void 
             const att_run run = att_run_of(a, rows.head, which);
             for (int j = 0; j < run.keys; j += ATT_KEYS) {
                 const int keys = pi0_min_int(ATT_KEYS, run.keys - j);
-                if (!att_attends_any(&run, j, keys))
+                if (!att_attends_any(&run, j, keys, att_query(&rows, 0), att_query(&rows, rows.count - 1)))
                     continue;
                 for (int c = 0; c < a->d; c += ATT_CHUNK) {
                     const int cc = pi0_min_int(ATT_CHUNK, a->d - c);

@@ -129,6 +129,9 @@ typedef struct pi0_attention {
     size_t ldo; /* [rows, heads*d] */
     int rows, keys, keys2, heads, kv_heads, d;
     int alone; /* rows 0 .. alone-1 see of the second run only keys 0 .. alone-1 (pi0's state token) */
+    /* window > 0: of the second run a row sees keys 0 .. always-1, and those less than `window` away from its own, which for row r is
+     * r + diagonal. Blocks of keys that no row of a call sees cost nothing. */
+    int window, always, diagonal;
     float scale;
 } pi0_attention;
 

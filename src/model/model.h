@@ -236,6 +236,7 @@ typedef struct pi0_policy_sizes {
     int horizon;              /* action rows */
     int lanes;                /* max_batch */
     int times;                /* flow times that the schedule holds, at most */
+    int window;               /* of the actions' attention to each other (local-window); 0: every action sees every other */
     bool state_kv, time_fold; /* passes that change what is emitted */
 } pi0_policy_sizes;
 

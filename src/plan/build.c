@@ -342,6 +342,7 @@ int pi0_plan_attention(pi0_plan *plan, const pi0_attention_form *form, int q, in
     op.group = form->group;
     op.alone = form->alone;
     op.masked = form->masked;
+    op.window = form->window;
     op.scale = 1.0f / __builtin_sqrtf((float)form->head_dim);
     int scores = append(plan, op, rows, (int64_t)form->heads * form->keys);
     op.kind = PI0_OP_SOFTMAX;

@@ -16,7 +16,9 @@ const pi0_pass pi0_passes[] = {
 
 const char *pi0_pass_class_name(pi0_pass_class class)
 {
-    return class == PI0_PASS_BIT ? "bit" : class == PI0_PASS_ORDER ? "order" : "rounding";
+    static const char *const names[] = {
+        [PI0_PASS_BIT] = "bit", [PI0_PASS_ORDER] = "order", [PI0_PASS_ROUNDING] = "rounding", [PI0_PASS_MODEL] = "model"};
+    return names[class];
 }
 
 const pi0_pass *pi0_pass_find(const char *name)

@@ -132,6 +132,7 @@ typedef struct pi0_op {
     int keys;                      /* attention: most keys of one group */
     pi0_group group;
     bool alone;                    /* attention: a lane's STATE row sees, of the second run of keys, only itself */
+    int window;                    /* attention: > 0: of the second run a row sees the STATE row, and rows less than this far from it */
     bool masked;                   /* attention: prefix_mask applies to the first run of keys */
     pi0_precision precision;       /* ATTENTION: of its products, once the quantise pass has run */
     bool gelu, geglu;              /* LINEARS */
@@ -211,6 +212,7 @@ typedef struct pi0_attention_form {
     int heads, kv_heads, head_dim, keys;
     pi0_group group;
     bool alone, masked;
+    int window;
 } pi0_attention_form;
 int pi0_plan_attention(pi0_plan *plan, const pi0_attention_form *form, int q, int k, int v, int k2, int v2);
 int pi0_plan_concat_rows(pi0_plan *plan, int a, int b, pi0_rows rows);
@@ -220,7 +222,8 @@ int pi0_plan_time_embed(pi0_plan *plan, int width, double min_period, double max
 
 /* ------------------------------------------------------------------ passes/: one file a pass, one line in passes.def */
 
-typedef enum pi0_pass_class { PI0_PASS_BIT, PI0_PASS_ORDER, PI0_PASS_ROUNDING } pi0_pass_class;
+/* MODEL: changes what a trained model computes, so does nothing unless an option of its own asks for it. */
+typedef enum pi0_pass_class { PI0_PASS_BIT, PI0_PASS_ORDER, PI0_PASS_ROUNDING, PI0_PASS_MODEL } pi0_pass_class;
 
 typedef struct pi0_pass {
     const char *name;

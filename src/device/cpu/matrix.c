@@ -204,6 +204,9 @@ static pi0_attention describe(const attention_job *job, int group, const pi0_key
                        .ldkv = (size_t)op->kv_heads * (size_t)op->head_dim,
                        .ldkv2 = (size_t)op->kv_heads * (size_t)op->head_dim,
                        .alone = op->alone ? job->params->span[PI0_ROWS_STATE][group].count : 0,
+                       .window = op->window,
+                       .always = op->window ? job->params->span[PI0_ROWS_STATE][group].count : 0,
+                       .diagonal = own.count - queries.count, /* actions may see the state's key before their own */
                        .scale = op->scale};
     if (q >= 0) {
         a.q = rows_at(exec, q, queries.first);
