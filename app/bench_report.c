@@ -71,6 +71,7 @@ json_t *app_memory_json(const pi0_memory *p, uint64_t resident_bytes)
     json_t *object = json_object();
     for (size_t i = 0; pi0_memory_line_at(p, i).name; i++)
         json_object_set_new(object, pi0_memory_line_at(p, i).name, json_integer((json_int_t)pi0_memory_line_at(p, i).bytes));
+    json_object_set_new(object, "resident_before", json_integer((json_int_t)p->resident_before));
     json_object_set_new(object, "peak_resident", resident_bytes ? json_integer((json_int_t)resident_bytes) : json_null());
     return object;
 }

@@ -297,7 +297,7 @@ typedef struct pi0_timing { /* milliseconds of the last inference */
 
 PI0_API pi0_timing pi0_session_timing(const pi0_session *session);
 
-typedef struct pi0_memory {  /* bytes; all but the last as planned before a weight is read (docs/memory.md) */
+typedef struct pi0_memory {  /* bytes; all but the last two as planned before a weight is read (docs/memory.md) */
     uint64_t weights_mapped; /* used where the file is mapped */
     uint64_t weights_owned;  /* copied, converted or packed into memory of their own */
     uint64_t weights_f32, weights_bf16, weights_f16, weights_int8; /* the same two, by the numbers that they are made of */
@@ -307,7 +307,8 @@ typedef struct pi0_memory {  /* bytes; all but the last as planned before a weig
     uint64_t session;                                              /* of one robot */
     uint64_t beside_weights;                                       /* all but the weights, with max_batch sessions */
     uint64_t total;                                                /* weights and what is beside them */
-    uint64_t peak_resident; /* the most that the process has had in memory so far, as the system counts; 0 where it does not */
+    uint64_t resident_before; /* what the process had in memory when pi0_open began: the program itself; 0 where the system does not tell */
+    uint64_t peak_resident;   /* the most that the process has had in memory so far, as the system counts; 0 where it does not */
 } pi0_memory;
 
 typedef struct pi0_memory_line {

@@ -50,7 +50,7 @@ founding = {r["founding_work"] for r in rungs} | {w["founding_work"] for w in pa
 for row in "rotary hoisted,rotary of q and k,flash attention,RMSNorm,fused QKV,whole graph,mixed precision,memory pool,layout,window".split(","):
     assert any(f and row in f for f in founding), row
 P
-passes=$(sed -n '/, MODEL,/d; s/^PASS([^,]*, *"\([a-z-]*\)".*/\1/p' "$SRC/src/plan/passes/passes.def" | tr '\n' ' ')
+passes=$(sed -n '/ MODEL,/d; s/^PASS([^,]*, *"\([a-z-]*\)".*/\1/p' "$SRC/src/plan/passes/passes.def" | tr '\n' ' ')
 form=full
 [ -z "${SANITIZE:-}" ] || form=on # half the rungs, and every line of code all the same
 "$PI0" bench --size tiny --ablate=$form --repeat 1 --steps 2 --json >out 2>err && python3 check.py out "$passes" $form 2>>err

@@ -439,8 +439,10 @@ pi0_status pi0_open(const char *path, const pi0_options *options, pi0_model **ou
         status = pi0_fail(err, PI0_ERR_MEMORY, "cannot create a lock");
     else
         model->lock_ready = true;
+    const uint64_t resident_before = pi0_resident();
     if (status == PI0_OK)
         status = load(model, path, options, err);
+    model->memory.resident_before = resident_before;
     if (status == PI0_OK)
         status = pi0_counters_open(&model->counters, err);
     if (status != PI0_OK)
