@@ -1,6 +1,6 @@
 /* The pipeline: the bits of one session in the order of submission, a bounded queue, the newest first where that is wanted, failures that
  * are one observation's own, and an end at any time. And the counters that tell of all this.
- * ctest: label=threads timeout=300 */
+ * ctest: label=threads timeout=600 */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>

@@ -1,5 +1,5 @@
 /* Spans: how they nest, what they count, and that recording changes and allocates nothing. No time is asserted, only shares within one run.
- * ctest: label=threads timeout=300 */
+ * ctest: label=threads timeout=600 */
 #include <jansson.h>
 #include <pthread.h>
 #include <stdlib.h>

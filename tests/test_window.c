@@ -1,5 +1,5 @@
 /* The pass local-window: which actions see which, that a window as long as the chunk is none, and that nothing else depends on it.
- * ctest: timeout=300 */
+ * ctest: timeout=600 */
 #include <math.h>
 #include <stdbool.h>
 
