@@ -120,15 +120,23 @@ json_t *app_batch_json(const app_batch_curve *curve)
                      curve->latency_limit_ms > 0 ? json_real(curve->latency_limit_ms) : json_null(), "curve", rows);
 }
 
+static void add_known(app_table *table, bool known, int digits, double value)
+{
+    if (known)
+        app_table_cell(table, "%.*f", digits, value);
+    else
+        app_table_cell(table, "%s", "");
+}
+
 static void add_row(app_table *table, const app_batch_curve *curve, const app_batch_row *row)
 {
     app_text planned = {0};
     if (row->planned)
         app_text_size(&planned, (double)row->planned);
     app_table_cell(table, "%d", row->batch);
-    app_table_cell(table, row->latency_ms > 0 ? "%.1f" : "", row->latency_ms);
-    app_table_cell(table, row->share_ms > 0 ? "%.1f" : "", row->share_ms);
-    app_table_cell(table, row->share_ms > 0 ? "%.2f" : "", row->share_ms / curve->rows[0].share_ms);
+    add_known(table, row->latency_ms > 0, 1, row->latency_ms);
+    add_known(table, row->share_ms > 0, 1, row->share_ms);
+    add_known(table, row->share_ms > 0, 2, row->share_ms / curve->rows[0].share_ms);
     app_table_cell(table, "%s", planned.data ? planned.data : "");
     app_table_cell(table, "%s%s",
                    row->beyond                 ? "beyond the limit of "

@@ -106,7 +106,10 @@ static void add_ops(app_text *out, const app_profile *p)
         app_table_cell(table, "%.1f%%", 100 * op->ms / p->total_ms);
         add_rate(table, op->flop, op->ms);
         add_rate(table, op->bytes, op->ms);
-        app_table_cell(table, limit ? "%.0f%%" : "", 100 * share);
+        if (limit)
+            app_table_cell(table, "%.0f%%", 100 * share);
+        else
+            app_table_cell(table, "%s", "");
         app_table_cell(table, "%s", limit ? limit : "");
     }
     app_table_add_to(table, out, 0, 0);
