@@ -156,10 +156,6 @@ void app_batch_page(app_text *out, const app_batch_curve *curve, bool markdown)
         for (int i = 0; i < curve->n; i++)
             if (curve->rows[i].batch == batch)
                 add_row(table, curve, &curve->rows[i]);
-    if (markdown)
-        app_table_add_markdown(table, out);
-    else
-        app_table_add_to(table, out, 0, 0);
-    app_table_close(&table);
+    app_table_finish(&table, out, markdown);
     app_text_add(out, "\n");
 }

@@ -171,11 +171,7 @@ static void add_table(app_text *out, const app_measured *m, bool markdown)
         for (int i = 0; i < COLUMNS; i++)
             app_table_cell(table, "%s", cells[i]);
     }
-    if (markdown)
-        app_table_add_markdown(table, out);
-    else
-        app_table_add_to(table, out, 0, 0);
-    app_table_close(&table);
+    app_table_finish(&table, out, markdown);
 }
 
 void app_bench_page(app_text *out, const app_measured *m, bool markdown)

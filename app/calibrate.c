@@ -106,8 +106,8 @@ static pi0_status read_observations(const app_args *args, calibrate_run *run, pi
     pi0_status status = app_observation_load(args, &run->one, err);
     run->preprocessed = run->one.preprocessed;
     run->how.observations = 1;
-    if (status == PI0_OK && !run->settings.options.horizon)
-        run->settings.options.horizon = app_observation_rows(&run->one);
+    if (status == PI0_OK)
+        app_observation_settle(&run->one, &run->settings.options);
     return status;
 }
 

@@ -126,8 +126,9 @@ static pi0_status infer_once(app_context *app, infer_run *run, size_t number, ap
         return status;
     if (number == 0) {
         /* the files were read once, for the first run */
-        result.timing.decode += run->observation.decode_ms;
-        result.timing.total += run->observation.decode_ms;
+        const double decode_ms = (double)(run->observation.decode_end_ns - run->observation.decode_start_ns) * 1e-6;
+        result.timing.decode += decode_ms;
+        result.timing.total += decode_ms;
         result.seed = seed;
         run->result = result;
         run->timings[0] = result.timing;
@@ -192,9 +193,7 @@ static pi0_status compute(app_context *app, infer_run *run, app_phase *phase, pi
     pi0_options *chosen = &run->policy.settings.options;
     chosen->warm = app_args_flag(args, "warm");
     chosen->stages = app_args_text(args, "dump") || app_args_text(args, "record");
-    chosen->preprocessed = run->observation.preprocessed;
-    if (!chosen->horizon)
-        chosen->horizon = app_observation_rows(&run->observation);
+    app_observation_settle(&run->observation, chosen);
     const uint64_t open_start = app_now_ns();
     status = app_policy_open(app, &run->policy, err);
     if (status != PI0_OK)

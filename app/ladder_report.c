@@ -114,16 +114,6 @@ static bool belongs(const app_rung *rung, bool without)
     return (rung->kind == APP_RUNG_WITHOUT) == without;
 }
 
-static void end_table(app_table *table, app_text *out, bool markdown)
-{
-    if (markdown)
-        app_table_add_markdown(table, out);
-    else
-        app_table_add_to(table, out, 0, 0);
-    app_table_close(&table);
-    app_text_add(out, "\n");
-}
-
 static void add_headings(app_table *table, const char *const *headings, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -156,7 +146,8 @@ static void add_times(app_text *out, const app_ladder *ladder, bool without, boo
         fill_bar(bar, total_ms(rung) / longest);
         app_table_cell(table, "%s", bar);
     }
-    end_table(table, out, markdown);
+    app_table_finish(&table, out, markdown);
+    app_text_add(out, "\n");
 }
 
 static void add_size(app_table *table, uint64_t bytes)
@@ -187,7 +178,8 @@ static void add_results(app_text *out, const app_ladder *ladder, bool without, b
         app_table_cell(table, "%s", rung->computed);
         app_table_cell(table, "%s", rung->founding ? rung->founding : "");
     }
-    end_table(table, out, markdown);
+    app_table_finish(&table, out, markdown);
+    app_text_add(out, "\n");
 }
 
 void app_ladder_page(app_text *out, const app_ladder *ladder, bool markdown)

@@ -236,7 +236,6 @@ pi0_status app_observation_load(const app_args *args, app_observation *observati
     if (status == PI0_OK && all)
         status = pi0_observation_read(all, &observation->all, err);
     observation->decode_end_ns = app_now_ns();
-    observation->decode_ms = (double)(observation->decode_end_ns - observation->decode_start_ns) * 1e-6;
     return status;
 }
 
@@ -246,9 +245,11 @@ int app_noise_rows(const pi0_array *noise)
     return rows > 0 && rows <= 4096 ? (int)rows : 0;
 }
 
-int app_observation_rows(const app_observation *observation)
+void app_observation_settle(const app_observation *observation, pi0_options *options)
 {
-    return observation->preprocessed ? app_noise_rows(pi0_arrays_find(observation->all, "noise")) : 0;
+    options->preprocessed = observation->preprocessed;
+    if (!options->horizon && observation->preprocessed)
+        options->horizon = app_noise_rows(pi0_arrays_find(observation->all, "noise"));
 }
 
 static bool names_slot(const pi0_info *info, int slot, const char *name)

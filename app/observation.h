@@ -20,14 +20,13 @@ typedef struct app_observation {
     int noise_rows, noise_columns;
     pi0_arrays *all; /* --obs or --preprocessed */
     bool preprocessed;
-    double decode_ms; /* reading and decoding the files */
-    uint64_t decode_start_ns, decode_end_ns;
+    uint64_t decode_start_ns, decode_end_ns; /* reading and decoding the files */
 } app_observation;
 
 /* Reads every file the options name. Nothing given at all is an error that says what can be. */
 pi0_status app_observation_load(const app_args *args, app_observation *observation, pi0_error *err);
-/* The horizon that the noise of a preprocessed observation has; 0 when it has none, or is not preprocessed. */
-int app_observation_rows(const app_observation *observation);
+/* What it says of how its model is opened: whether it is preprocessed, and then the horizon that its noise has, where none is chosen. */
+void app_observation_settle(const app_observation *observation, pi0_options *options);
 
 pi0_status app_observation_apply(const app_observation *observation, const pi0_info *info, pi0_session *session, pi0_error *err);
 void app_observation_release(app_observation *observation);

@@ -77,15 +77,6 @@ pi0_status app_plan_report(const char *path, const pi0_options *options, int fir
 
 /* ------------------------------------------------------------------ page */
 
-static void add_table(app_text *out, app_table *table, bool markdown)
-{
-    if (markdown)
-        app_table_add_markdown(table, out);
-    else
-        app_table_add_to(table, out, 0, 0);
-    app_table_close(&table);
-}
-
 static void size_cell(app_table *table, const json_t *bytes)
 {
     app_text text = {0};
@@ -113,7 +104,7 @@ static void add_plans(app_text *out, const json_t *batches, bool markdown)
             size_cell(table, json_object_get(plan, "arena_bytes"));
             app_table_cell(table, "%.3f", json_real_value(json_object_get(plan, "over_live")));
         }
-    add_table(out, table, markdown);
+    app_table_finish(&table, out, markdown);
 }
 
 static void add_memory(app_text *out, const json_t *batches, bool markdown)
@@ -130,7 +121,7 @@ static void add_memory(app_text *out, const json_t *batches, bool markdown)
         for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
             size_cell(table, json_object_get(json_object_get(row, "memory"), lines[i]));
     }
-    add_table(out, table, markdown);
+    app_table_finish(&table, out, markdown);
 }
 
 void app_plan_report_page(app_text *out, const json_t *report, bool markdown)

@@ -166,10 +166,7 @@ static pi0_status compute(app_context *app, profile_run *run, app_phase *phase, 
         status = measure_machine(run, err);
     if (status != PI0_OK)
         return status;
-    pi0_options *chosen = &run->policy.settings.options;
-    chosen->preprocessed = run->observation.preprocessed;
-    if (!chosen->horizon)
-        chosen->horizon = app_observation_rows(&run->observation);
+    app_observation_settle(&run->observation, &run->policy.settings.options);
     status = app_policy_open(app, &run->policy, err);
     if (status != PI0_OK)
         return status;

@@ -161,3 +161,12 @@ void app_table_add_markdown(const app_table *table, app_text *out)
         app_text_add(out, "\n");
     }
 }
+
+void app_table_finish(app_table **table, app_text *out, bool markdown)
+{
+    if (markdown)
+        app_table_add_markdown(*table, out);
+    else
+        app_table_add_to(*table, out, 0, 0);
+    app_table_close(table);
+}

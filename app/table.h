@@ -20,4 +20,7 @@ void app_table_add_to(const app_table *table, app_text *out, size_t indent, size
 /* The same as a table in Markdown; its first row are the headings. */
 void app_table_add_markdown(const app_table *table, app_text *out);
 
+/* Appends it in either form, not indented, and closes it. */
+void app_table_finish(app_table **table, app_text *out, bool markdown);
+
 #endif
